@@ -1,0 +1,38 @@
+// Exported RM objects on their way between two processes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/unique_fd.h"
+
+namespace vuda::client {
+
+using Token = std::array<uint8_t, 16>;
+
+// vuda.v1.HandleKind
+enum class HandleKind : uint32_t { kTsg = 1, kControlBuffer = 2 };
+
+struct HandleInfo {
+    HandleKind kind = HandleKind::kTsg;
+    uint64_t va = 0;      // GPU virtual address, bytes
+    uint64_t length = 0;  // bytes
+    uint64_t offset = 0;  // bytes
+};
+
+struct ExportedHandle {
+    HandleInfo info;
+    UniqueFd fd;
+};
+
+// The TSG first, then its control buffers.
+struct HandleSet {
+    std::vector<ExportedHandle> items;
+    uint32_t channels_in_use = 0;  // owner's channels in the TSG
+};
+
+// As many as vudad keeps for one TSG. A renderer has tens.
+inline constexpr size_t kHandleLimit = 4096;
+
+}  // namespace vuda::client

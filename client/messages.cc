@@ -1,0 +1,291 @@
+#include "client/messages.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "base/frame_io.h"
+#include "client/names.h"
+#include "vuda/v1/session.pb-c.h"
+
+namespace vuda::client {
+namespace {
+
+// protobuf-c's structures point at their strings without owning or changing them.
+char* borrow(const std::string& text) { return const_cast<char*>(text.c_str()); }
+
+ProtobufCBinaryData borrow(std::span<const uint8_t> bytes) {
+    return {bytes.size(), const_cast<uint8_t*>(bytes.data())};
+}
+
+// An Error message and the strings that it points at.
+class ErrorMessage {
+ public:
+    explicit ErrorMessage(const Error& error)
+        : text_(plain_text(error.text, 255)), hint_(plain_text(error.hint, 159)), present_(error.code != Code::kOk) {
+        vuda__v1__error__init(&message_);
+        message_.code = static_cast<uint32_t>(error.code);
+        message_.text = borrow(text_);
+        message_.hint = borrow(hint_);
+    }
+    ErrorMessage(const ErrorMessage&) = delete;
+    ErrorMessage& operator=(const ErrorMessage&) = delete;
+
+    // NULL where there was no error.
+    Vuda__V1__Error* get() { return present_ ? &message_ : nullptr; }
+
+ private:
+    std::string text_;
+    std::string hint_;
+    bool present_;
+    Vuda__V1__Error message_;
+};
+
+std::string pack(const Vuda__V1__Frame& frame) {
+    std::string out(vuda__v1__frame__get_packed_size(&frame), '\0');
+    vuda__v1__frame__pack(&frame, reinterpret_cast<uint8_t*>(out.data()));
+    return out;
+}
+
+std::string pack(uint64_t id, Vuda__V1__ClientMessage& message) {
+    message.id = id;
+    Vuda__V1__Frame frame = VUDA__V1__FRAME__INIT;
+    frame.body_case = VUDA__V1__FRAME__BODY_CLIENT;
+    frame.client = &message;
+    return pack(frame);
+}
+
+struct FreeFrame {
+    void operator()(Vuda__V1__Frame* frame) const { vuda__v1__frame__free_unpacked(frame, nullptr); }
+};
+using FramePtr = std::unique_ptr<Vuda__V1__Frame, FreeFrame>;
+
+Error bad(const char* what) {
+    return Error{Code::kDataLoss, std::string("vudad sent ") + what, "check that the handle socket is vudad's"};
+}
+
+Result<FramePtr> unpack(std::string_view bytes) {
+    FramePtr frame(vuda__v1__frame__unpack(nullptr, bytes.size(), reinterpret_cast<const uint8_t*>(bytes.data())));
+    if (!frame) return bad("bytes that are no message");
+    return frame;
+}
+
+Error read_error(const Vuda__V1__Error* message) {
+    if (message == nullptr) return Error{Code::kUnknown, "no reason given", ""};
+    Error error;
+    error.code = message->code >= 1 && message->code <= 16 ? static_cast<Code>(message->code) : Code::kUnknown;
+    error.text = plain_text(message->text, 255);
+    if (error.text.empty()) error.text = "no reason given";
+    error.hint = plain_text(message->hint, 159);
+    return error;
+}
+
+bool read_token(const ProtobufCBinaryData& bytes, Token& out) {
+    if (bytes.len != out.size()) return false;
+    std::copy_n(bytes.data, bytes.len, out.begin());
+    return true;
+}
+
+}  // namespace
+
+std::string encode_hello(uint64_t id, uint64_t features, const std::string& client_version,
+                         const std::string& driver_version, const std::string& program) {
+    const std::string driver = plain_text(driver_version, 64);
+    const std::string name = plain_text(program, 64);
+    Vuda__V1__Hello hello = VUDA__V1__HELLO__INIT;
+    hello.features = features;
+    hello.client_version = borrow(client_version);
+    hello.driver_version = borrow(driver);
+    hello.program = borrow(name);
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_HELLO;
+    message.hello = &hello;
+    return pack(id, message);
+}
+
+std::string encode_register(uint64_t id, const std::string& name, const Uuid& gpu) {
+    Vuda__V1__RegisterRequest request = VUDA__V1__REGISTER_REQUEST__INIT;
+    request.name = borrow(name);
+    request.gpu_uuid = borrow(gpu.bytes);
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_REGISTER_REQUEST;
+    message.register_request = &request;
+    return pack(id, message);
+}
+
+std::string encode_unregister(uint64_t id, const std::string& name) {
+    Vuda__V1__UnregisterRequest request = VUDA__V1__UNREGISTER_REQUEST__INIT;
+    request.name = borrow(name);
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_UNREGISTER_REQUEST;
+    message.unregister_request = &request;
+    return pack(id, message);
+}
+
+std::string encode_attach(uint64_t id, const std::string& name, const Uuid& gpu, uint32_t channels,
+                          uint32_t deadline_ms) {
+    Vuda__V1__AttachRequest request = VUDA__V1__ATTACH_REQUEST__INIT;
+    request.name = borrow(name);
+    request.gpu_uuid = borrow(gpu.bytes);
+    request.channels = channels;
+    request.deadline_ms = deadline_ms;
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_ATTACH_REQUEST;
+    message.attach_request = &request;
+    return pack(id, message);
+}
+
+std::string encode_attach_done(uint64_t id, const AttachOutcome& outcome) {
+    ErrorMessage reason(outcome.reason);
+    Vuda__V1__AttachDone done = VUDA__V1__ATTACH_DONE__INIT;
+    done.state = static_cast<Vuda__V1__SharingState>(outcome.state);
+    done.channels_moved = outcome.channels_moved;
+    done.veid = outcome.veid;
+    done.control_buffers = outcome.control_buffers;
+    done.attach_us = outcome.attach_us;
+    done.reason = reason.get();
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_ATTACH_DONE;
+    message.attach_done = &done;
+    return pack(id, message);
+}
+
+std::string encode_detach_notice(const Error& reason) {
+    ErrorMessage error(reason);
+    Vuda__V1__DetachNotice notice = VUDA__V1__DETACH_NOTICE__INIT;
+    notice.reason = error.get();
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_DETACH_NOTICE;
+    message.detach_notice = &notice;
+    return pack(0, message);
+}
+
+std::string encode_state_report(SharingState state, const Error& reason) {
+    ErrorMessage error(reason);
+    Vuda__V1__StateReport report = VUDA__V1__STATE_REPORT__INIT;
+    report.state = static_cast<Vuda__V1__SharingState>(state);
+    report.reason = error.get();
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_STATE_REPORT;
+    message.state_report = &report;
+    return pack(0, message);
+}
+
+std::string encode_export_refused(const Token& token, const Error& error) {
+    ErrorMessage why(error);
+    Vuda__V1__ExportRefused refused = VUDA__V1__EXPORT_REFUSED__INIT;
+    refused.token = borrow(token);
+    refused.error = why.get();
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_EXPORT_REFUSED;
+    message.export_refused = &refused;
+    return pack(0, message);
+}
+
+std::string encode_push(const Token& token, std::span<const HandleInfo> handles, bool last, uint32_t channels_in_use) {
+    std::vector<Vuda__V1__Handle> items(handles.size());
+    std::vector<Vuda__V1__Handle*> pointers(handles.size());
+    for (size_t i = 0; i < handles.size(); ++i) {
+        vuda__v1__handle__init(&items[i]);
+        items[i].kind = static_cast<Vuda__V1__HandleKind>(handles[i].kind);
+        items[i].va = handles[i].va;
+        items[i].length = handles[i].length;
+        items[i].offset = handles[i].offset;
+        pointers[i] = &items[i];
+    }
+    Vuda__V1__HandleBundle bundle = VUDA__V1__HANDLE_BUNDLE__INIT;
+    bundle.token = borrow(token);
+    bundle.n_handles = pointers.size();
+    bundle.handles = pointers.data();
+    bundle.last = last;
+    bundle.channels_in_use = channels_in_use;
+    Vuda__V1__Frame frame = VUDA__V1__FRAME__INIT;
+    frame.body_case = VUDA__V1__FRAME__BODY_PUSH;
+    frame.push = &bundle;
+    return pack(frame);
+}
+
+std::string encode_pull(const Token& token) {
+    Vuda__V1__HandlePull pull = VUDA__V1__HANDLE_PULL__INIT;
+    pull.token = borrow(token);
+    Vuda__V1__Frame frame = VUDA__V1__FRAME__INIT;
+    frame.body_case = VUDA__V1__FRAME__BODY_PULL;
+    frame.pull = &pull;
+    return pack(frame);
+}
+
+Result<ServerMessage> decode_server_message(std::string_view bytes) {
+    Result<FramePtr> unpacked = unpack(bytes);
+    if (!unpacked) return unpacked.error();
+    const Vuda__V1__Frame& frame = **unpacked;
+    if (frame.body_case == VUDA__V1__FRAME__BODY_ERROR) return ServerMessage{0, read_error(frame.error)};
+    if (frame.body_case != VUDA__V1__FRAME__BODY_SERVER) return bad("a frame that does not belong on a session");
+
+    const Vuda__V1__ServerMessage& in = *frame.server;
+    const uint64_t id = in.id;
+    switch (in.body_case) {
+        case VUDA__V1__SERVER_MESSAGE__BODY_ERROR: return ServerMessage{id, read_error(in.error)};
+        case VUDA__V1__SERVER_MESSAGE__BODY_HELLO_REPLY:
+            return ServerMessage{id,
+                                 HelloReply{in.hello_reply->features, plain_text(in.hello_reply->daemon_version, 64),
+                                            in.hello_reply->session_id, in.hello_reply->simulated != 0}};
+        case VUDA__V1__SERVER_MESSAGE__BODY_REGISTER_REPLY: return ServerMessage{id, RegisterReply{}};
+        case VUDA__V1__SERVER_MESSAGE__BODY_UNREGISTER_REPLY: return ServerMessage{id, UnregisterReply{}};
+        case VUDA__V1__SERVER_MESSAGE__BODY_ATTACH_REPLY: {
+            AttachReply reply;
+            if (!read_token(in.attach_reply->token, reply.token)) return bad("a token that is not 16 bytes");
+            reply.handles = in.attach_reply->handles;
+            if (reply.handles == 0 || reply.handles > kHandleLimit) return bad("an impossible number of handles");
+            return ServerMessage{id, reply};
+        }
+        case VUDA__V1__SERVER_MESSAGE__BODY_ATTACH_DONE_REPLY: return ServerMessage{id, AttachDoneReply{}};
+        case VUDA__V1__SERVER_MESSAGE__BODY_EXPORT_REQUEST: {
+            ExportRequest request;
+            if (!read_token(in.export_request->token, request.token)) return bad("a token that is not 16 bytes");
+            request.deadline_ms = in.export_request->deadline_ms;
+            return ServerMessage{id, request};
+        }
+        case VUDA__V1__SERVER_MESSAGE__BODY_DETACH_COMMAND:
+            return ServerMessage{id, DetachCommand{read_error(in.detach_command->reason)}};
+        default: return ServerMessage{id, std::monostate{}};
+    }
+}
+
+Result<Bundle> decode_bundle(std::string_view bytes, const Token& token) {
+    Result<FramePtr> unpacked = unpack(bytes);
+    if (!unpacked) return unpacked.error();
+    const Vuda__V1__Frame& frame = **unpacked;
+    if (frame.body_case == VUDA__V1__FRAME__BODY_ERROR) return read_error(frame.error);
+    if (frame.body_case != VUDA__V1__FRAME__BODY_BUNDLE) return bad("a frame that does not belong on a transfer");
+
+    const Vuda__V1__HandleBundle& in = *frame.bundle;
+    Token echoed{};
+    if (!read_token(in.token, echoed) || echoed != token) return bad("handles for another token");
+    if (in.n_handles > kFrameFdLimit) return bad("too many handles in one frame");
+    Bundle out;
+    out.last = in.last != 0;
+    out.channels_in_use = in.channels_in_use;
+    for (size_t i = 0; i < in.n_handles; ++i) {
+        const Vuda__V1__Handle& handle = *in.handles[i];
+        HandleInfo info{HandleKind::kTsg, handle.va, handle.length, handle.offset};
+        // protobuf-c stores whatever number came, also one that C++ may not read through the enumeration.
+        int32_t kind;
+        static_assert(sizeof kind == sizeof handle.kind);
+        std::memcpy(&kind, &handle.kind, sizeof kind);
+        switch (kind) {
+            case VUDA__V1__HANDLE_KIND__HANDLE_KIND_TSG: break;
+            case VUDA__V1__HANDLE_KIND__HANDLE_KIND_CONTROL_BUFFER:
+                info.kind = HandleKind::kControlBuffer;
+                if (handle.length == 0 || handle.va + handle.length < handle.va ||
+                    handle.offset + handle.length < handle.offset) {
+                    return bad("a control buffer with an impossible range");
+                }
+                break;
+            default: return bad("a handle of unknown kind");
+        }
+        out.handles.push_back(info);
+    }
+    return out;
+}
+
+}  // namespace vuda::client

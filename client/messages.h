@@ -1,0 +1,97 @@
+// The session schema (proto/vuda/v1/session.proto) as plain values. Hides protobuf-c; checks everything that a peer can
+// get wrong. Encoders return the body of one frame (base/frame_io.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "base/uuid.h"
+#include "client/handles.h"
+
+namespace vuda::client {
+
+inline constexpr uint64_t kFeatureShare = 1;
+inline constexpr uint64_t kFeatureExportRefresh = 2;
+
+// vuda.v1.SharingState
+enum class SharingState : uint32_t {
+    kUnspecified = 0,
+    kIdle = 1,
+    kRegistered = 2,
+    kWaiting = 3,
+    kSharing = 4,
+    kUnshared = 5,
+    kFaulted = 6,
+};
+
+struct AttachOutcome {
+    SharingState state = SharingState::kUnshared;
+    uint32_t channels_moved = 0;
+    uint32_t veid = 0;
+    uint32_t control_buffers = 0;
+    uint32_t attach_us = 0;  // microseconds
+    Error reason;            // left out when the code is kOk
+};
+
+std::string encode_hello(uint64_t id, uint64_t features, const std::string& client_version,
+                         const std::string& driver_version, const std::string& program);
+std::string encode_register(uint64_t id, const std::string& name, const Uuid& gpu);
+std::string encode_unregister(uint64_t id, const std::string& name);
+std::string encode_attach(uint64_t id, const std::string& name, const Uuid& gpu, uint32_t channels,
+                          uint32_t deadline_ms);
+std::string encode_attach_done(uint64_t id, const AttachOutcome& outcome);
+std::string encode_detach_notice(const Error& reason);
+std::string encode_state_report(SharingState state, const Error& reason);
+std::string encode_export_refused(const Token& token, const Error& error);
+std::string encode_push(const Token& token, std::span<const HandleInfo> handles, bool last, uint32_t channels_in_use);
+std::string encode_pull(const Token& token);
+
+struct HelloReply {
+    uint64_t features = 0;
+    std::string daemon_version;
+    uint64_t session_id = 0;
+    bool simulated = false;
+};
+struct RegisterReply {};
+struct UnregisterReply {};
+struct AttachReply {
+    Token token{};
+    uint32_t handles = 0;  // 1..kHandleLimit
+};
+struct AttachDoneReply {};
+struct ExportRequest {
+    Token token{};
+    uint32_t deadline_ms = 0;
+};
+struct DetachCommand {
+    Error reason;
+};
+
+// monostate: something that a newer vudad says and that this library does not know.
+using ServerBody = std::variant<std::monostate, Error, HelloReply, RegisterReply, UnregisterReply, AttachReply,
+                                AttachDoneReply, ExportRequest, DetachCommand>;
+
+struct ServerMessage {
+    uint64_t id = 0;
+    ServerBody body;
+};
+
+// From a session connection. A frame that is itself an error comes back as Error with id 0. DATA_LOSS: not a frame that
+// vudad may send here.
+Result<ServerMessage> decode_server_message(std::string_view frame);
+
+struct Bundle {
+    std::vector<HandleInfo> handles;
+    bool last = false;
+    uint32_t channels_in_use = 0;
+};
+
+// From a pull connection. An error frame becomes the result's error.
+Result<Bundle> decode_bundle(std::string_view frame, const Token& token);
+
+}  // namespace vuda::client

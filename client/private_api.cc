@@ -1,0 +1,135 @@
+// The seam of session_abi.h. No exception leaves this file.
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+
+#include "client/process_state.h"
+#include "client/session_abi.h"
+
+namespace {
+
+using namespace vuda;
+using namespace vuda::client;
+
+constexpr uint32_t kTimeoutLimitMs = 60000;
+
+Error not_started() { return Error{Code::kFailedPrecondition, "VUDA's session was not started", "please report this"}; }
+
+Error failure(const std::exception& thrown) {
+    return Error{Code::kResourceExhausted, std::string("VUDA failed: ") + thrown.what(), ""};
+}
+
+Uuid read_uuid(const uint8_t* bytes) {
+    Uuid uuid;
+    std::copy_n(bytes, uuid.bytes.size(), uuid.bytes.begin());
+    return uuid;
+}
+
+// Runs `body` with this process's session, if there is one. What it says gets lost where memory does; the program goes
+// on.
+template <typename Body>
+void with_session(Body body) {
+    try {
+        if (Session* session = ProcessState::get().session()) body(*session);
+    } catch (const std::exception&) {
+    }
+}
+
+// Moves `set` into the caller's structure. False: no memory, `set` still owns the fds.
+bool give(HandleSet& set, vuda_private_handles* out) {
+    auto* items = static_cast<vuda_private_handle*>(std::calloc(set.items.size(), sizeof(vuda_private_handle)));
+    if (items == nullptr) return false;
+    for (size_t i = 0; i < set.items.size(); ++i) {
+        const HandleInfo& info = set.items[i].info;
+        items[i] = {static_cast<uint32_t>(info.kind), set.items[i].fd.release(), info.va, info.length, info.offset};
+    }
+    out->items = items;
+    out->count = static_cast<uint32_t>(set.items.size());
+    out->channels_in_use = set.channels_in_use;
+    return true;
+}
+
+}  // namespace
+
+extern "C" {
+
+uint32_t vuda_private_abi(void) { return VUDA_PRIVATE_ABI; }
+
+void vuda_private_get_wishes(struct vuda_private_wishes* out) {
+    *out = {};
+    try {
+        ProcessState& state = ProcessState::get();
+        *out = state.wishes().get();
+        const char* reserve = ::secure_getenv("VUDA_RESERVE");
+        if (reserve != nullptr && *reserve != '\0' && !parse_reserve(reserve)) {
+            state.reporter().say_once(LogLevel::kError, "VUDA_RESERVE",
+                                      "VUDA_RESERVE='" + std::string(reserve).substr(0, 32) +
+                                          "' is neither a number of channels (1 to 128) nor 'all'; all are used");
+        }
+    } catch (const std::exception&) {
+    }
+}
+
+void vuda_private_start(const struct vuda_private_callbacks* callbacks, const char* driver_version) {
+    try {
+        ProcessState::get().start(*callbacks, driver_version != nullptr ? driver_version : "");
+    } catch (const std::exception&) {
+    }
+}
+
+void vuda_private_register(const char* name, const uint8_t gpu_uuid[16]) {
+    with_session([&](Session& session) { session.set_registration(name, read_uuid(gpu_uuid)); });
+}
+
+int vuda_private_attach(const char* name, const uint8_t gpu_uuid[16], uint32_t channels, uint32_t timeout_ms,
+                        struct vuda_private_handles* out, struct vuda_private_error* error) {
+    *out = {};
+    try {
+        Session* session = ProcessState::get().session();
+        if (session == nullptr) {
+            fill_error(error, not_started());
+            return -1;
+        }
+        Result<HandleSet> set = session->attach(name, read_uuid(gpu_uuid), channels,
+                                                std::chrono::milliseconds(std::min(timeout_ms, kTimeoutLimitMs)));
+        if (set && give(*set, out)) return 0;
+        if (set) {
+            AttachOutcome outcome;
+            outcome.reason = Error{Code::kResourceExhausted, "out of memory", ""};
+            session->attach_done(outcome);
+            fill_error(error, outcome.reason);
+        } else {
+            fill_error(error, set.error());
+        }
+    } catch (const std::exception& thrown) {
+        fill_error(error, failure(thrown));
+    }
+    return -1;
+}
+
+void vuda_private_attach_done(uint32_t channels_moved, uint32_t veid, uint32_t control_buffers, uint32_t attach_us,
+                              const struct vuda_private_error* reason) {
+    with_session([&](Session& session) {
+        AttachOutcome outcome;
+        outcome.reason = read_error(reason);
+        outcome.state = outcome.reason.code == Code::kOk ? SharingState::kSharing : SharingState::kUnshared;
+        outcome.channels_moved = channels_moved;
+        outcome.veid = veid;
+        outcome.control_buffers = control_buffers;
+        outcome.attach_us = attach_us;
+        session.attach_done(outcome);
+    });
+}
+
+void vuda_private_detached(const struct vuda_private_error* reason) {
+    with_session([&](Session& session) { session.detached(read_error(reason)); });
+}
+
+void vuda_private_report(uint32_t state, const struct vuda_private_error* reason) {
+    if (state > static_cast<uint32_t>(SharingState::kFaulted)) return;
+    with_session([&](Session& session) { session.set_state(static_cast<SharingState>(state), read_error(reason)); });
+}
+
+void vuda_private_after_fork_in_child(void) { ProcessState::abandon_in_child(); }
+
+}  // extern "C"

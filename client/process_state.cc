@@ -1,0 +1,121 @@
+#include "client/process_state.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "client/names.h"
+#include "client/own_fd.h"
+
+namespace vuda::client {
+namespace {
+
+constexpr char kDefaultSocket[] = "/run/vuda/handles.sock";
+
+constinit std::atomic<ProcessState*> g_state{nullptr};
+constinit std::atomic<ProcessState*> g_abandoned{nullptr};
+
+template <size_t size>
+void copy_text(char (&to)[size], const std::string& text) {
+    const size_t length = std::min(text.size(), size - 1);
+    std::memcpy(to, text.data(), length);
+    to[length] = '\0';
+}
+
+template <size_t size>
+std::string text_of(const char (&from)[size]) {
+    return plain_text({from, ::strnlen(from, size)}, size);
+}
+
+}  // namespace
+
+void fill_error(vuda_private_error* out, const Error& error) {
+    if (out == nullptr) return;
+    out->code = static_cast<int32_t>(error.code);
+    copy_text(out->text, error.text);
+    copy_text(out->hint, error.hint);
+}
+
+Error read_error(const vuda_private_error* in) {
+    if (in == nullptr || in->code == 0) return Error{Code::kOk, "", ""};
+    return Error{in->code >= 1 && in->code <= 16 ? static_cast<Code>(in->code) : Code::kUnknown, text_of(in->text),
+                 text_of(in->hint)};
+}
+
+Result<HandleSet> CallbackHost::export_host() {
+    if (callbacks_.export_host == nullptr) return Error{Code::kUnimplemented, "this process cannot export a TSG", ""};
+    vuda_private_handles raw{};
+    vuda_private_error error{};
+    if (callbacks_.export_host(callbacks_.context, &raw, &error) != 0) {
+        Error failure = read_error(&error);
+        if (failure.code == Code::kOk) failure = Error{Code::kInternal, "export failed without a reason", ""};
+        return failure;
+    }
+    const std::unique_ptr<vuda_private_handle, decltype(&std::free)> items(raw.items, &std::free);
+    HandleSet set;
+    set.channels_in_use = raw.channels_in_use;
+    // All fds get their owner before anything is judged.
+    for (uint32_t i = 0; i < raw.count; ++i) {
+        const vuda_private_handle& item = raw.items[i];
+        set.items.push_back(
+            {HandleInfo{static_cast<HandleKind>(item.kind), item.va, item.length, item.offset}, UniqueFd(item.fd)});
+    }
+    return set;
+}
+
+void CallbackHost::detach_command(const Error& reason) {
+    if (reason.code != Code::kUnavailable) wishes_.clear();
+    if (callbacks_.detach_command == nullptr) return;
+    vuda_private_error raw{};
+    fill_error(&raw, reason);
+    callbacks_.detach_command(callbacks_.context, &raw);
+}
+
+void CallbackHost::guard_fd(int fd, bool guarded) {
+    if (fd >= 0 && callbacks_.guard_fd != nullptr) callbacks_.guard_fd(callbacks_.context, fd, guarded ? 1 : 0);
+}
+
+void CallbackHost::register_failed(const Error& error) {
+    if (callbacks_.register_failed == nullptr) return;
+    vuda_private_error raw{};
+    fill_error(&raw, error);
+    callbacks_.register_failed(callbacks_.context, &raw);
+}
+
+ProcessState::ProcessState() : pid_(::getpid()), reporter_(parse_log_level(::secure_getenv("VUDA_LOG"))) {}
+
+ProcessState& ProcessState::get() {
+    ProcessState* state = g_state.load(std::memory_order_acquire);
+    if (state != nullptr && state->pid_ != ::getpid()) {
+        // A child made by clone() without the handlers of pthread_atfork.
+        abandon_in_child();
+        state = nullptr;
+    }
+    if (state != nullptr) return *state;
+    auto made = std::make_unique<ProcessState>();
+    if (g_state.compare_exchange_strong(state, made.get(), std::memory_order_acq_rel)) return *made.release();
+    return *state;
+}
+
+void ProcessState::abandon_in_child() {
+    close_own_fds_in_child();
+    ProcessState* state = g_state.exchange(nullptr, std::memory_order_acq_rel);
+    if (state == nullptr) return;
+    state->older_ = g_abandoned.exchange(state, std::memory_order_acq_rel);
+}
+
+void ProcessState::start(const vuda_private_callbacks& callbacks, const std::string& driver_version) {
+    const std::lock_guard lock(start_mutex_);
+    if (owned_session_) return;
+    const char* socket = ::secure_getenv("VUDA_HANDLE_SOCKET");
+    host_ = std::make_unique<CallbackHost>(callbacks, wishes_);
+    owned_session_ =
+        std::make_unique<Session>(SessionOptions{socket != nullptr && *socket != '\0' ? socket : kDefaultSocket,
+                                                 VUDA_VERSION_TEXT, driver_version, program_invocation_short_name},
+                                  *host_, reporter_);
+    session_.store(owned_session_.get(), std::memory_order_release);
+}
+
+}  // namespace vuda::client

@@ -1,0 +1,137 @@
+// The calls of vuda.h: record the wish, and let the preload know. No exception leaves this file.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include "client/names.h"
+#include "client/process_state.h"
+#include "vuda/vuda.h"
+
+namespace {
+
+using namespace vuda;
+using namespace vuda::client;
+
+// Plain storage: nothing to destroy when a thread ends after this library's users.
+thread_local char t_last_error[512];
+
+void copy_text(char* to, size_t size, std::string_view text) {
+    const size_t length = std::min(text.size(), size - 1);
+    std::memcpy(to, text.data(), length);
+    to[length] = '\0';
+}
+
+int fail(int code, std::string_view text) {
+    copy_text(t_last_error, sizeof t_last_error, text);
+    return code;
+}
+
+// VUDA_OK when a wish can have an effect in this process.
+int check_shim() {
+    const char* disabled = ::secure_getenv("VUDA_DISABLE");
+    if (disabled != nullptr && std::strcmp(disabled, "1") == 0) {
+        return fail(VUDA_E_DISABLED, "VUDA is disabled by VUDA_DISABLE=1; unset it to share");
+    }
+    if (::dlsym(RTLD_DEFAULT, "vuda_preload_abi_version") == nullptr) {
+        return fail(
+            VUDA_E_NO_SHIM,
+            "libvuda_preload.so is not loaded in this process; run it under vudactl run (vudactl run -- PROGRAM)");
+    }
+    return VUDA_OK;
+}
+
+int check_name(const char* call, const char* name) {
+    if (name == nullptr) return fail(VUDA_E_INVALID, std::string(call) + ": the name is NULL; pass the name of a TSG");
+    if (!valid_name(name)) {
+        return fail(VUDA_E_INVALID,
+                    std::string(call) + ": '" + plain_text(name, VUDA_MAX_NAME) +
+                        "' is not a valid name; use 1 to 64 of A-Z a-z 0-9 . _ -, not starting with . or -");
+    }
+    return VUDA_OK;
+}
+
+// The preload looks at the wishes when it makes a context; this tells it that a TSG which exists already may be wanted.
+void tell_preload() {
+    void* found = ::dlsym(RTLD_DEFAULT, "vuda_preload_wishes_changed");
+    if (found == nullptr) return;
+    void (*changed)();
+    std::memcpy(&changed, &found, sizeof changed);  // POSIX guarantees the size; a cast would be pedantically invalid
+    changed();
+}
+
+template <typename Change>
+int apply(Change change) {
+    try {
+        if (const int code = check_shim(); code != VUDA_OK) return code;
+        change(ProcessState::get());
+        tell_preload();
+        return VUDA_OK;
+    } catch (const std::bad_alloc&) {
+        return fail(VUDA_E_NO_MEMORY, "out of memory; the call had no effect");
+    } catch (const std::exception& thrown) {
+        return fail(VUDA_E_INTERNAL, std::string("internal error: ") + thrown.what() + "; please report this");
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+uint32_t vuda_version(void) { return VUDA_VERSION; }
+
+const char* vuda_last_error(void) { return t_last_error; }
+
+int vuda_register(const char* name) {
+    if (const int code = check_name("vuda_register", name); code != VUDA_OK) return code;
+    return apply([name](ProcessState& state) { state.wishes().set_register(name); });
+}
+
+int vuda_attach(const char* name) {
+    if (const int code = check_name("vuda_attach", name); code != VUDA_OK) return code;
+    return apply([name](ProcessState& state) { state.wishes().set_attach(name); });
+}
+
+int vuda_reserve(uint32_t channels) {
+    if (channels == 0 || (channels > VUDA_MAX_CHANNELS && channels != VUDA_ALL_CHANNELS)) {
+        return fail(VUDA_E_INVALID, "vuda_reserve: " + std::to_string(channels) +
+                                        " channels are not possible; use 1 to 128 or VUDA_ALL_CHANNELS");
+    }
+    return apply([channels](ProcessState& state) { state.wishes().set_reserve(channels); });
+}
+
+int vuda_detach(void) {
+    return apply([](ProcessState& state) {
+        state.wishes().clear();
+        if (Session* session = state.session()) session->clear_registration();
+    });
+}
+
+int vuda_get_state(struct vuda_state* out) {
+    if (out == nullptr || out->size < sizeof(struct vuda_state)) {
+        return fail(VUDA_E_INVALID, "vuda_get_state: set state.size to sizeof(struct vuda_state) first");
+    }
+    struct vuda_state filled {};
+    filled.size = out->size;
+    try {
+        if (Session* session = ProcessState::get().session()) {
+            const SessionSnapshot now = session->snapshot();
+            filled.state = static_cast<int32_t>(now.state);
+            filled.channels = now.channels;
+            copy_text(filled.name, sizeof filled.name, now.name);
+            if (now.reason.code != Code::kOk) {
+                copy_text(filled.reason, sizeof filled.reason, now.reason.to_string());
+            }
+        }
+    } catch (const std::exception&) {
+        return fail(VUDA_E_NO_MEMORY, "out of memory; try again");
+    }
+    std::memcpy(out, &filled, sizeof filled);
+    return VUDA_OK;
+}
+
+}  // extern "C"

@@ -1,0 +1,654 @@
+#include "client/session.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <exception>
+
+#include "client/names.h"
+#include "client/transfer.h"
+
+namespace vuda::client {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kFirstBackoff = 50ms;
+constexpr auto kLastBackoff = 2000ms;
+// A local connect only waits for room in the listener's backlog.
+constexpr auto kConnectTime = 1000ms;
+constexpr auto kGreetingTime = 2000ms;
+constexpr auto kExportTime = 2000ms;  // when vudad names no deadline
+constexpr auto kMaxExportTime = 10000ms;
+constexpr size_t kThreadStack = 1 << 20;
+// A vudad that stops reading is cut off before the process collects more than this.
+constexpr size_t kOutputLimit = 1 << 20;
+
+const Error kNoError{Code::kOk, "", ""};
+
+Error bad_name(const std::string& name) {
+    return Error{Code::kInvalidArgument, "'" + plain_text(name, kNameLimit) + "' is not a valid name",
+                 "use 1 to 64 of A-Z a-z 0-9 . _ -, not starting with . or -"};
+}
+
+Error closed_by_program() { return Error{Code::kUnavailable, "the program closed VUDA's connection", ""}; }
+
+Status check_export(const HandleSet& set) {
+    const auto broken = [](const char* what) { return Error{Code::kInternal, what, "please report this"}; };
+    if (set.items.empty() || set.items.front().info.kind != HandleKind::kTsg) return broken("export without a TSG");
+    if (set.items.size() > kHandleLimit) {
+        return Error{Code::kResourceExhausted,
+                     "the renderer has " + std::to_string(set.items.size()) + " handles to export, limit is " +
+                         std::to_string(kHandleLimit),
+                     ""};
+    }
+    for (size_t i = 0; i < set.items.size(); ++i) {
+        if (!set.items[i].fd) return broken("export without a file descriptor");
+        if (i > 0 && set.items[i].info.kind != HandleKind::kControlBuffer) return broken("export of more than one TSG");
+    }
+    return {};
+}
+
+}  // namespace
+
+Session::Session(SessionOptions options, SessionHost& host, Reporter& reporter)
+    : options_(std::move(options)),
+      host_(host),
+      reporter_(reporter),
+      backoff_(kFirstBackoff),
+      jitter_(static_cast<unsigned>(::getpid()) ^ static_cast<unsigned>(Clock::now().time_since_epoch().count())) {}
+
+Session::~Session() {
+    {
+        const std::lock_guard lock(mutex_);
+        stopping_ = true;
+        if (!thread_running_) return;
+        wake_locked();
+    }
+    ::pthread_join(thread_, nullptr);
+}
+
+// ---- Callers' side
+// --------------------------------------------------------------------------------------------------------------------
+
+Status Session::ensure_thread_locked() {
+    if (thread_running_) return {};
+    int pipe_fds[2];
+    if (::pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) != 0) return errno_error(errno, "pipe");
+    wake_read_ = OwnFd(UniqueFd(pipe_fds[0]));
+    wake_write_ = OwnFd(UniqueFd(pipe_fds[1]));
+
+    pthread_attr_t attributes;
+    ::pthread_attr_init(&attributes);
+    ::pthread_attr_setstacksize(&attributes, kThreadStack);
+    // The program's signals are the program's business: this thread takes none.
+    sigset_t all, before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int rc = ::pthread_create(&thread_, &attributes, &Session::thread_main, this);
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    ::pthread_attr_destroy(&attributes);
+    if (rc != 0) {
+        wake_read_.reset();
+        wake_write_.reset();
+        return errno_error(rc, "cannot start VUDA's thread");
+    }
+    thread_running_ = true;
+    return {};
+}
+
+void Session::wake_locked() {
+    if (!wake_write_.intact()) return;  // the program closed the pipe, and that has woken the thread
+    const char byte = 0;
+    // EAGAIN: the pipe is full of wake-ups.
+    [[maybe_unused]] const ssize_t written = ::write(wake_write_.get(), &byte, 1);
+}
+
+void Session::queue_locked(std::string body) {
+    // Without a link there is nobody to tell; the next greeting reports the state.
+    if (link_ == Link::kUp) outbox_.push_back(std::move(body));
+}
+
+void Session::fail_attach_locked(const Error& error) {
+    if (!attach_ || attach_->answer) return;
+    attach_->answer.emplace(error);
+    changed_.notify_all();
+}
+
+bool Session::wants_link_locked() const {
+    if (fresh_wish_ || wanted_ || attach_ || channels_ > 0) return true;
+    return was_connected_ && state_ != SharingState::kUnspecified && state_ != SharingState::kIdle;
+}
+
+void Session::set_registration(const std::string& name, const Uuid& gpu) {
+    Status started;
+    {
+        const std::lock_guard lock(mutex_);
+        Registration wanted{name, gpu};
+        if (wanted_ == wanted && registered_) return;
+        if (wanted_ != wanted) was_registered_ = false;
+        wanted_ = std::move(wanted);
+        refused_.reset();
+        fresh_wish_ = true;
+        if (channels_ == 0) state_ = SharingState::kWaiting;
+        started = ensure_thread_locked();
+        if (started) wake_locked();
+    }
+    if (!started) registration_failed(started.error());
+}
+
+void Session::clear_registration() {
+    const std::lock_guard lock(mutex_);
+    if (!wanted_) return;
+    wanted_.reset();
+    was_registered_ = false;
+    if (channels_ == 0) state_ = SharingState::kIdle;
+    wake_locked();
+}
+
+Result<HandleSet> Session::attach(const std::string& name, const Uuid& gpu, uint32_t channels,
+                                  std::chrono::milliseconds timeout) {
+    const Deadline deadline = deadline_in(timeout);
+    if (!valid_name(name)) return attach_failed(bad_name(name));
+
+    std::unique_lock lock(mutex_);
+    while (turn_taken_ && Clock::now() < turn_ends_) {
+        if (Clock::now() >= deadline) {
+            lock.unlock();
+            return attach_failed(
+                Error{Code::kDeadlineExceeded, "another GPU context of this process is still attaching", "try again"});
+        }
+        changed_.wait_until(lock, std::min(deadline, turn_ends_));
+    }
+    turn_taken_ = true;
+    turn_ends_ = deadline;
+    const auto end_turn_locked = [this] {
+        turn_taken_ = false;
+        changed_.notify_all();
+    };
+
+    const auto op = std::make_shared<AttachOp>(AttachOp{name, gpu, channels, deadline, 0, false, std::nullopt});
+    if (Status started = ensure_thread_locked(); !started) {
+        end_turn_locked();
+        lock.unlock();
+        return attach_failed(started.error());
+    }
+    attach_ = op;
+    attach_name_ = name;
+    if (channels_ == 0) state_ = SharingState::kWaiting;
+    fresh_wish_ = true;
+    wake_locked();
+    changed_.wait_until(lock, deadline, [&op] { return op->answer.has_value(); });
+    attach_.reset();
+    if (!op->answer) {
+        if (op->id != 0) {
+            // Whatever vudad does with the request now, its turn must not wait for us.
+            AttachOutcome outcome;
+            outcome.reason = Error{Code::kDeadlineExceeded, "the program stopped waiting", ""};
+            queue_locked(encode_attach_done(next_id_locked(), outcome));
+            wake_locked();
+        }
+        op->answer.emplace(Error{Code::kDeadlineExceeded,
+                                 "vudad did not answer within " + std::to_string(timeout.count()) + " ms",
+                                 "see vudactl status"});
+    }
+    if (!*op->answer) {
+        end_turn_locked();
+        lock.unlock();
+        return attach_failed(op->answer->error());
+    }
+    const AttachReply reply = **op->answer;
+    lock.unlock();
+
+    Result<HandleSet> pulled = pull_handles(options_.socket, reply.token, reply.handles, deadline);
+    if (pulled) return pulled;
+    lock.lock();
+    end_turn_locked();
+    AttachOutcome outcome;
+    outcome.reason = pulled.error();
+    queue_locked(encode_attach_done(next_id_locked(), outcome));
+    wake_locked();
+    lock.unlock();
+    return attach_failed(pulled.error());
+}
+
+// The caller has the error as its result and decides what to say; here it becomes the state that others see.
+Error Session::attach_failed(const Error& error) {
+    const std::lock_guard lock(mutex_);
+    reason_ = error;
+    if (channels_ == 0) {
+        state_ = registered_ ? SharingState::kRegistered : SharingState::kUnshared;
+        queue_locked(encode_state_report(state_, reason_));
+        wake_locked();
+    }
+    return error;
+}
+
+void Session::attach_done(const AttachOutcome& outcome) {
+    const std::lock_guard lock(mutex_);
+    turn_taken_ = false;
+    changed_.notify_all();
+    reason_ = outcome.reason;
+    if (outcome.state == SharingState::kSharing) {
+        channels_ += outcome.channels_moved;
+        state_ = SharingState::kSharing;
+    } else if (channels_ == 0) {
+        state_ = registered_ ? SharingState::kRegistered : outcome.state;
+    }
+    queue_locked(encode_attach_done(next_id_locked(), outcome));
+    wake_locked();
+}
+
+void Session::detached(const Error& reason) {
+    const std::lock_guard lock(mutex_);
+    channels_ = 0;
+    attach_name_.clear();
+    reason_ = reason;
+    state_ = registered_ ? SharingState::kRegistered : SharingState::kIdle;
+    queue_locked(encode_detach_notice(reason));
+    wake_locked();
+}
+
+void Session::set_state(SharingState state, const Error& reason) {
+    const std::lock_guard lock(mutex_);
+    state_ = state;
+    reason_ = reason;
+    if (link_ == Link::kUp) {
+        queue_locked(encode_state_report(state, reason));
+    } else {
+        fresh_wish_ = true;
+    }
+    // Nothing depends on this report: without a thread it is simply not made.
+    if (ensure_thread_locked()) wake_locked();
+}
+
+SessionSnapshot Session::snapshot() const {
+    const std::lock_guard lock(mutex_);
+    SessionSnapshot out{state_, attach_name_, channels_, reason_};
+    if (out.name.empty() && wanted_) out.name = wanted_->name;
+    return out;
+}
+
+// ---- Session's thread
+// -----------------------------------------------------------------------------------------------------------------
+
+void* Session::thread_main(void* self) {
+    ::pthread_setname_np(::pthread_self(), "vuda-session");
+    static_cast<Session*>(self)->run();
+    return nullptr;
+}
+
+void Session::run() {
+    bool guarded = false;
+    for (;;) {
+        try {
+            if (!guarded) {
+                host_.guard_fd(wake_read_.get(), true);
+                host_.guard_fd(wake_write_.get(), true);
+                guarded = true;
+            }
+            {
+                const std::lock_guard lock(mutex_);
+                if (stopping_) break;
+            }
+            step();
+        } catch (const std::exception& failure) {
+            // Out of memory, in practice. The link starts afresh; its state is not to be trusted.
+            drop_link(Error{Code::kResourceExhausted, std::string("VUDA's session failed: ") + failure.what(), ""});
+        }
+    }
+    drop_link(Error{Code::kCancelled, "the session ended", ""});
+    host_.guard_fd(wake_read_.get(), false);
+    host_.guard_fd(wake_write_.get(), false);
+}
+
+void Session::step() {
+    refresh_wake_pipe();
+    if (connection_.get() >= 0 && !connection_.intact()) drop_link(closed_by_program());
+    bool connect = false;
+    {
+        const std::lock_guard lock(mutex_);
+        if (link_ == Link::kDown && wants_link_locked() && (fresh_wish_ || Clock::now() >= retry_at_)) {
+            fresh_wish_ = false;
+            if (attach_) attach_->tried = true;
+            connect = true;
+        }
+    }
+    if (connect) connect_link();
+    send_due();
+    const bool blocked = flush();
+
+    int timeout = -1;
+    {
+        const std::lock_guard lock(mutex_);
+        if (stopping_) return;
+        std::optional<Deadline> until;
+        if (link_ == Link::kGreeting) until = greeting_ends_;
+        if (link_ == Link::kDown && wants_link_locked()) until = fresh_wish_ ? Clock::now() : retry_at_;
+        if (until) {
+            const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now()).count();
+            timeout = static_cast<int>(std::clamp<long long>(left, 0, INT_MAX));
+        }
+    }
+    pollfd entries[2] = {{wake_read_.get(), POLLIN, 0},
+                         {connection_.get(), static_cast<short>(blocked ? POLLIN | POLLOUT : POLLIN), 0}};
+    if (::poll(entries, 2, timeout) < 0) return;  // EINTR cannot happen here, ENOMEM is worth another try
+    if (entries[0].revents != 0) drain_wake_pipe();
+    if (connection_.get() >= 0 && (entries[1].revents & ~POLLOUT) != 0) read_link();
+    if (link_ == Link::kGreeting && Clock::now() >= greeting_ends_) {
+        drop_link(Error{Code::kDeadlineExceeded, "vudad does not answer on " + options_.socket, "restart vudad"});
+    }
+}
+
+// The program may close everything (closefrom). Closing the writing end wakes poll, so that this is noticed at once.
+void Session::refresh_wake_pipe() {
+    if (wake_read_.intact() && wake_write_.intact()) return;
+    int pipe_fds[2];
+    if (::pipe2(pipe_fds, O_CLOEXEC | O_NONBLOCK) != 0)
+        return;  // out of fds: the next wake-up is the link's or the back-off's
+    host_.guard_fd(wake_read_.get(), false);
+    host_.guard_fd(wake_write_.get(), false);
+    {
+        const std::lock_guard lock(mutex_);
+        wake_read_ = OwnFd(UniqueFd(pipe_fds[0]));
+        wake_write_ = OwnFd(UniqueFd(pipe_fds[1]));
+    }
+    host_.guard_fd(pipe_fds[0], true);
+    host_.guard_fd(pipe_fds[1], true);
+}
+
+void Session::drain_wake_pipe() {
+    char buffer[64];
+    while (wake_read_.intact() && ::read(wake_read_.get(), buffer, sizeof buffer) == sizeof buffer) {
+    }
+}
+
+void Session::connect_link() {
+    Result<UniqueFd> fd = connect_unix(options_.socket, deadline_in(kConnectTime));
+    if (!fd) {
+        Error error = fd.error();
+        error.text = "vudad is not reachable: " + error.text;
+        if (error.hint.empty()) {
+            error.hint = error.code == Code::kPermissionDenied ? "ask for access to that socket (vudactl doctor)"
+                                                               : "start it (systemctl start vudad)";
+        }
+        drop_link(error);
+        return;
+    }
+    connection_ = OwnFd(*std::move(fd));
+    host_.guard_fd(connection_.get(), true);
+    greeting_ends_ = deadline_in(kGreetingTime);
+    std::string hello;
+    {
+        const std::lock_guard lock(mutex_);
+        link_ = Link::kGreeting;
+        hello_id_ = next_id_locked();
+    }
+    hello = encode_hello(hello_id_, kFeatureShare | kFeatureExportRefresh, options_.client_version,
+                         options_.driver_version, options_.program);
+    if (Status framed = append_frame(output_, hello); !framed) drop_link(framed.error());
+}
+
+// Ends the link, or notes that it could not be made. Who waits for vudad is told.
+void Session::drop_link(const Error& error) {
+    if (connection_.get() >= 0) host_.guard_fd(connection_.get(), false);
+    connection_.reset();
+    decoder_ = FrameDecoder();
+    output_.clear();
+    output_sent_ = 0;
+    bool registration_waits;
+    bool stopping;
+    {
+        const std::lock_guard lock(mutex_);
+        stopping = stopping_;
+        if (link_ == Link::kUp && Clock::now() - up_since_ >= kLastBackoff) backoff_ = kFirstBackoff;
+        registration_waits = wanted_ && !was_registered_ && wanted_ != refused_;
+        // An attach that came when this link was dying already deserves a new one.
+        if (attach_ && attach_->id == 0 && !attach_->tried) {
+            fresh_wish_ = true;
+        } else {
+            fail_attach_locked(error);
+        }
+        link_ = Link::kDown;
+        outbox_.clear();
+        sent_.reset();
+        refused_.reset();
+        registered_ = false;
+        registration_id_ = 0;
+        if (state_ == SharingState::kRegistered) state_ = SharingState::kWaiting;
+        retry_later_locked();
+    }
+    if (stopping) return;
+    if (registration_waits) {
+        registration_failed(error);
+    } else {
+        // Attachers have the error as their result; a registration that stood comes back by itself.
+        reporter_.say_once(LogLevel::kInfo, "link: " + error.text, error.to_string());
+    }
+}
+
+void Session::retry_later_locked() {
+    const auto half = backoff_ / 2;
+    retry_at_ = Clock::now() + half + half * (jitter_() % 1024) / 1023;
+    backoff_ = std::min<std::chrono::milliseconds>(backoff_ * 2, kLastBackoff);
+}
+
+void Session::send_due() {
+    std::vector<Error> refused;
+    bool overflow = false;
+    {
+        const std::lock_guard lock(mutex_);
+        if (link_ != Link::kUp) return;
+        send_registration_locked(refused);
+        if (attach_ && attach_->id == 0) {
+            attach_->id = next_id_locked();
+            const auto left =
+                std::chrono::duration_cast<std::chrono::milliseconds>(attach_->deadline - Clock::now()).count();
+            const auto deadline_ms = static_cast<uint32_t>(std::clamp<long long>(left, 1, UINT32_MAX));
+            outbox_.push_back(encode_attach(attach_->id, attach_->name, attach_->gpu, attach_->channels, deadline_ms));
+        }
+        for (const std::string& body : outbox_) {
+            // Our own messages are far below the limit of a frame.
+            overflow = overflow || !append_frame(output_, body) || output_.size() - output_sent_ > kOutputLimit;
+        }
+        outbox_.clear();
+    }
+    for (const Error& error : refused) registration_failed(error);
+    if (overflow) drop_link(Error{Code::kResourceExhausted, "vudad does not read what it is sent", "restart vudad"});
+}
+
+void Session::send_registration_locked(std::vector<Error>& refused) {
+    if (sent_ && sent_ != wanted_) {
+        if (!wanted_ || wanted_->name != sent_->name)
+            outbox_.push_back(encode_unregister(next_id_locked(), sent_->name));
+        sent_.reset();
+        registration_id_ = 0;
+        registered_ = false;
+    }
+    if (!wanted_ || wanted_ == sent_ || wanted_ == refused_) return;
+    if (!valid_name(wanted_->name)) {
+        refused_ = wanted_;
+        refused.push_back(bad_name(wanted_->name));
+        return;
+    }
+    registration_id_ = next_id_locked();
+    outbox_.push_back(encode_register(registration_id_, wanted_->name, wanted_->gpu));
+    sent_ = wanted_;
+}
+
+// True while vudad has not taken everything.
+bool Session::flush() {
+    if (connection_.get() < 0) return false;
+    while (output_sent_ < output_.size()) {
+        if (!connection_.intact()) {
+            drop_link(closed_by_program());
+            return false;
+        }
+        Result<size_t> sent = send_some(connection_.get(), std::string_view(output_).substr(output_sent_));
+        if (!sent) {
+            drop_link(sent.error());
+            return false;
+        }
+        if (*sent == 0) return true;
+        output_sent_ += *sent;
+    }
+    output_.clear();
+    output_sent_ = 0;
+    return false;
+}
+
+void Session::read_link() {
+    if (!connection_.intact()) return drop_link(closed_by_program());
+    char buffer[4096];
+    std::vector<UniqueFd> unwanted;  // a session carries no descriptors; whatever comes is closed
+    Result<Received> got = receive_some(connection_.get(), buffer, unwanted);
+    if (!got) return drop_link(got.error());
+    if (got->kind == Received::Kind::kWouldBlock) return;
+    if (got->kind == Received::Kind::kEnd) {
+        return drop_link(Error{Code::kUnavailable, "vudad closed the connection", "see vudad's log"});
+    }
+    decoder_.feed({buffer, got->bytes});
+    while (connection_.get() >= 0) {
+        Result<std::optional<std::string>> frame = decoder_.next();
+        if (!frame) {
+            Error error = frame.error();
+            error.text = "vudad sent garbage: " + error.text;
+            error.hint = "check that " + options_.socket + " is vudad's";
+            return drop_link(error);
+        }
+        if (!frame->has_value()) return;
+        Result<ServerMessage> message = decode_server_message(**frame);
+        if (!message) return drop_link(message.error());
+        handle(*message);
+    }
+}
+
+void Session::handle(const ServerMessage& message) {
+    if (link_ == Link::kGreeting) {
+        if (const auto* error = std::get_if<Error>(&message.body)) return drop_link(*error);
+        const auto* reply = std::get_if<HelloReply>(&message.body);
+        if (reply == nullptr || message.id != hello_id_) {
+            return drop_link(Error{Code::kDataLoss, "vudad did not answer the greeting",
+                                   "check that " + options_.socket + " is vudad's"});
+        }
+        return greeted(*reply);
+    }
+    if (const auto* error = std::get_if<Error>(&message.body)) {
+        if (message.id == 0) return drop_link(*error);
+        answered(message.id, error, nullptr);
+    } else if (std::holds_alternative<RegisterReply>(message.body)) {
+        answered(message.id, nullptr, nullptr);
+    } else if (const auto* reply = std::get_if<AttachReply>(&message.body)) {
+        answered(message.id, nullptr, reply);
+    } else if (const auto* request = std::get_if<ExportRequest>(&message.body)) {
+        serve_export(*request);
+    } else if (const auto* command = std::get_if<DetachCommand>(&message.body)) {
+        commanded_to_detach(command->reason);
+    }
+}
+
+void Session::greeted(const HelloReply& reply) {
+    if ((reply.features & kFeatureShare) == 0) {
+        return drop_link(Error{Code::kUnimplemented, "vudad " + reply.daemon_version + " offers no sharing",
+                               "use client and daemon of one release"});
+    }
+    const std::lock_guard lock(mutex_);
+    link_ = Link::kUp;
+    was_connected_ = true;
+    up_since_ = Clock::now();
+    switch (state_) {
+        case SharingState::kSharing:
+        case SharingState::kUnshared:
+        case SharingState::kFaulted: queue_locked(encode_state_report(state_, reason_)); break;
+        case SharingState::kUnspecified: state_ = SharingState::kIdle; break;
+        default: break;
+    }
+}
+
+void Session::answered(uint64_t id, const Error* error, const AttachReply* attach) {
+    std::optional<Error> refused;
+    {
+        const std::lock_guard lock(mutex_);
+        if (id != 0 && id == registration_id_ && attach == nullptr) {
+            registration_id_ = 0;
+            if (error == nullptr) {
+                registered_ = was_registered_ = true;
+                if (channels_ == 0 && !attach_) {
+                    state_ = SharingState::kRegistered;
+                    reason_ = kNoError;
+                }
+            } else {
+                refused_ = sent_;
+                sent_.reset();
+                refused = *error;
+            }
+        } else if (attach_ && attach_->id == id && !attach_->answer && (attach != nullptr || error != nullptr)) {
+            if (attach != nullptr) {
+                attach_->answer.emplace(*attach);
+            } else {
+                attach_->answer.emplace(*error);
+            }
+            changed_.notify_all();
+        }
+    }
+    if (refused) registration_failed(*refused);
+}
+
+void Session::serve_export(const ExportRequest& request) {
+    const auto time = request.deadline_ms == 0 ? kExportTime
+                                               : std::min<std::chrono::milliseconds>(
+                                                     std::chrono::milliseconds(request.deadline_ms), kMaxExportTime);
+    const Deadline deadline = deadline_in(time);
+    const Result<HandleSet> set = host_.export_host();
+    Status pushed;
+    if (!set) {
+        pushed = set.error();
+    } else if (pushed = check_export(*set); pushed) {
+        pushed = push_handles(options_.socket, request.token, *set, deadline);
+    }
+    if (pushed) return;
+    reporter_.say_once(LogLevel::kInfo, "export: " + pushed.error().text,
+                       "export failed: " + pushed.error().to_string());
+    const std::lock_guard lock(mutex_);
+    queue_locked(encode_export_refused(request.token, pushed.error()));
+}
+
+void Session::commanded_to_detach(const Error& reason) {
+    reporter_.say(LogLevel::kInfo, "vudad ended sharing: " + reason.to_string());
+    {
+        const std::lock_guard lock(mutex_);
+        reason_ = reason;
+        if (reason.code != Code::kUnavailable) {
+            wanted_.reset();
+            sent_.reset();
+            registration_id_ = 0;
+            registered_ = was_registered_ = false;
+            if (channels_ == 0) state_ = SharingState::kUnshared;
+        }
+    }
+    host_.detach_command(reason);
+}
+
+// Refused, or vudad is not there; the back-off of the link and the next greeting bring the retry.
+void Session::registration_failed(const Error& error) {
+    std::string name, consequence = "this program runs without sharing";
+    {
+        const std::lock_guard lock(mutex_);
+        reason_ = error;
+        if (channels_ == 0) state_ = SharingState::kUnshared;
+        if (wanted_) name = plain_text(wanted_->name, kNameLimit);
+        queue_locked(encode_state_report(SharingState::kUnshared, error));
+        if (channels_ > 0) consequence = "channels that are shared already stay so";
+    }
+    if (reporter_.say_once(LogLevel::kError, error.text,
+                           "cannot register '" + name + "': " + error.to_string() + "; " + consequence)) {
+        host_.register_failed(error);
+    }
+}
+
+}  // namespace vuda::client

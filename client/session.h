@@ -1,0 +1,174 @@
+// One process's conversation with vudad: a thread, started when there is something to say, and one connection that is
+// kept while there is something to keep.
+//
+// Callers record what they want and wake the thread; only attach waits. The thread owns the connection and is the only
+// caller of the preload's callbacks.
+//
+// Nothing here matters to the program: when vudad is away, every call ends in an error within its deadline.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/frame_io.h"
+#include "base/result.h"
+#include "base/uuid.h"
+#include "client/handles.h"
+#include "client/messages.h"
+#include "client/own_fd.h"
+#include "client/report.h"
+
+namespace vuda::client {
+
+// What the session needs from its process. Called on the session's thread, without locks held.
+class SessionHost {
+ public:
+    virtual ~SessionHost() = default;
+    virtual Result<HandleSet> export_host() = 0;
+    virtual void detach_command(const Error& reason) = 0;
+    virtual void guard_fd(int fd, bool guarded) = 0;
+    virtual void register_failed(const Error& error) = 0;
+};
+
+struct SessionOptions {
+    std::string socket;  // handle socket of vudad
+    std::string client_version;
+    std::string driver_version;  // empty: no NVIDIA driver
+    std::string program;         // executable's base name
+};
+
+struct SessionSnapshot {
+    SharingState state = SharingState::kUnspecified;
+    std::string name;
+    uint32_t channels = 0;
+    Error reason;
+};
+
+class Session {
+ public:
+    // `host` and `reporter` outlive the session.
+    Session(SessionOptions options, SessionHost& host, Reporter& reporter);
+    ~Session();
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+
+    void set_registration(const std::string& name, const Uuid& gpu);
+    void clear_registration();
+
+    // Waits for this thread's turn, vudad's answer and the handles, `timeout` at most. After success attach_done must
+    // follow; until then, or until the timeout has passed, other threads wait.
+    Result<HandleSet> attach(const std::string& name, const Uuid& gpu, uint32_t channels,
+                             std::chrono::milliseconds timeout);
+    void attach_done(const AttachOutcome& outcome);
+
+    // Channels were given back.
+    void detached(const Error& reason);
+    void set_state(SharingState state, const Error& reason);
+
+    SessionSnapshot snapshot() const;
+
+ private:
+    enum class Link { kDown, kGreeting, kUp };
+
+    struct Registration {
+        std::string name;
+        Uuid gpu;
+        bool operator==(const Registration&) const = default;
+    };
+
+    struct AttachOp {
+        std::string name;
+        Uuid gpu;
+        uint32_t channels;
+        Deadline deadline;
+        uint64_t id = 0;     // 0: not sent yet
+        bool tried = false;  // a link was made for it
+        std::optional<Result<AttachReply>> answer;
+    };
+
+    // Callers' side; mutex_ held.
+    Status ensure_thread_locked();
+    void wake_locked();
+    void queue_locked(std::string body);
+    void fail_attach_locked(const Error& error);
+    bool wants_link_locked() const;
+    uint64_t next_id_locked() { return ++last_id_; }
+
+    Error attach_failed(const Error& error);
+
+    // Session thread's side.
+    static void* thread_main(void* self);
+    void run();
+    void step();
+    void refresh_wake_pipe();
+    void connect_link();
+    void drop_link(const Error& error);
+    void retry_later_locked();
+    bool flush();
+    void send_due();
+    void send_registration_locked(std::vector<Error>& refused);
+    void read_link();
+    void drain_wake_pipe();
+    void handle(const ServerMessage& message);
+    void greeted(const HelloReply& reply);
+    void answered(uint64_t id, const Error* error, const AttachReply* attach);
+    void serve_export(const ExportRequest& request);
+    void commanded_to_detach(const Error& reason);
+    void registration_failed(const Error& error);
+
+    const SessionOptions options_;
+    SessionHost& host_;
+    Reporter& reporter_;
+
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    pthread_t thread_{};
+    bool thread_running_ = false;
+    bool stopping_ = false;
+    OwnFd wake_read_;
+    OwnFd wake_write_;
+
+    Link link_ = Link::kDown;
+    bool was_connected_ = false;  // at least once
+    bool fresh_wish_ = false;     // connect now, whatever the back-off says
+    Deadline retry_at_{};
+    std::chrono::milliseconds backoff_;
+    std::vector<std::string> outbox_;  // bodies for the link that is up
+    uint64_t last_id_ = 0;
+
+    std::optional<Registration> wanted_;   // what the process wants
+    std::optional<Registration> sent_;     // what this link was told
+    std::optional<Registration> refused_;  // what this link refused
+    uint64_t registration_id_ = 0;
+    bool registered_ = false;      // vudad said yes on this link
+    bool was_registered_ = false;  // vudad said yes to wanted_ at least once
+
+    std::shared_ptr<AttachOp> attach_;
+    bool turn_taken_ = false;
+    Deadline turn_ends_{};
+    std::string attach_name_;
+
+    SharingState state_ = SharingState::kUnspecified;
+    uint32_t channels_ = 0;
+    Error reason_{Code::kOk, "", ""};
+
+    // Session thread only.
+    OwnFd connection_;
+    FrameDecoder decoder_;
+    std::string output_;
+    size_t output_sent_ = 0;
+    uint64_t hello_id_ = 0;
+    Deadline greeting_ends_{};
+    Deadline up_since_{};
+    std::minstd_rand jitter_;
+};
+
+}  // namespace vuda::client

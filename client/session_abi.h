@@ -1,0 +1,109 @@
+// The private seam between libvuda_preload.so and libvuda.so: plain C types, looked up with dlsym, so that the preload
+// needs libc only and libvuda.so is loaded only in a process that makes a GPU context.
+//
+// Both libraries come from one build; kVudaPrivateAbi is checked all the same, because a program may bring its own
+// libvuda.so.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define VUDA_PRIVATE_ABI 1u
+
+// An error without ownership questions: fixed buffers, always terminated. code: google.rpc.Code, 0 = no error.
+struct vuda_private_error {
+    int32_t code;
+    char text[256];
+    char hint[160];
+};
+
+// One exported RM object (vuda.v1.Handle). The receiver of an array of these owns every fd in it.
+struct vuda_private_handle {
+    uint32_t kind;  // vuda.v1.HandleKind: 1 TSG, 2 control buffer
+    int32_t fd;
+    uint64_t va;      // GPU virtual address, bytes
+    uint64_t length;  // bytes
+    uint64_t offset;  // bytes
+};
+
+struct vuda_private_handles {
+    struct vuda_private_handle* items;  // malloc'ed by the filler, freed by the receiver
+    uint32_t count;
+    uint32_t channels_in_use;  // owner's channels in the TSG
+};
+
+// What this process was asked to do: environment (VUDA_REGISTER, VUDA_ATTACH, VUDA_RESERVE, VUDA_SHARE, VUDA_REQUIRE,
+// VUDA_SOCKET, VUDA_HANDLE_SOCKET; read with secure_getenv) overlaid with what the program said through vuda.h.
+struct vuda_private_wishes {
+    char register_name[65];    // empty: do not register. Names are passed on as given; vudad's rules are applied by
+                               // register and attach
+    char attach_name[65];      // empty: do not attach to another process
+    uint32_t reserve;          // GR channels to move; UINT32_MAX = all, also when nothing was said
+    uint8_t share_in_process;  // move CUDA's channels into this process's own renderer TSG
+    uint8_t require;           // failure to share is an error (vudactl run --require)
+};
+
+// Called by libvuda from its session thread, never while a call from the preload is in progress on that thread.
+struct vuda_private_callbacks {
+    void* context;
+    // Export the renderer's TSG (first) and control buffers now. 0, or -1 with `error` filled.
+    int (*export_host)(void* context, struct vuda_private_handles* out, struct vuda_private_error* error);
+    // vudad ended sharing for this process. Applies to the next GPU context. Code UNAVAILABLE (14): vudad or the owner
+    // went away, later contexts may ask again. Any other code: libvuda has already forgotten the wishes, so that later
+    // contexts are native until the program asks again.
+    void (*detach_command)(void* context, const struct vuda_private_error* reason);
+    // libvuda owns an fd that the program must not be able to close by accident (close, close_range, dup2 over it).
+    // libvuda ends the guard (guarded 0) before it closes the fd itself.
+    void (*guard_fd)(void* context, int fd, int guarded);
+    // Optional. The registration asked for with vuda_private_register was refused, or vudad cannot be reached: what
+    // `require` acts on. At most once per cause.
+    void (*register_failed)(void* context, const struct vuda_private_error* error);
+};
+
+// What libvuda looks up in the preload with dlsym(RTLD_DEFAULT, ...):
+//   uint32_t vuda_preload_abi_version(void)   its presence means that the preload is in this process, so vuda.h can do
+//   something; void vuda_preload_wishes_changed(void)    optional; called on the program's thread, without a lock,
+//   after vuda.h changed the wishes.
+//                                             It registers a renderer's TSG that exists already.
+
+uint32_t vuda_private_abi(void);
+
+void vuda_private_get_wishes(struct vuda_private_wishes* out);
+
+// Once per process (again after fork, in the child, when the child makes its own context). Connects lazily; never
+// blocks.
+void vuda_private_start(const struct vuda_private_callbacks* callbacks, const char* driver_version);
+
+// Register the renderer's TSG under `name`. Returns at once; a refused or lost registration is retried with back-off
+// when vudad comes back, and reported on stderr at most once per cause. A second call replaces name and GPU.
+void vuda_private_register(const char* name, const uint8_t gpu_uuid[16]);
+
+// Ask vudad for the TSG called `name`. Blocks until admitted, refused or `timeout_ms` passed. 0: `out` holds the TSG
+// (first) and its control buffers, and vuda_private_attach_done must follow. -1: `error` is filled and is this
+// process's state until the next call; showing it is the caller's business. Threads that attach at the same moment take
+// turns.
+int vuda_private_attach(const char* name, const uint8_t gpu_uuid[16], uint32_t channels, uint32_t timeout_ms,
+                        struct vuda_private_handles* out, struct vuda_private_error* error);
+
+// End of the attach turn. `reason` is NULL on success.
+void vuda_private_attach_done(uint32_t channels_moved, uint32_t veid, uint32_t control_buffers, uint32_t attach_us,
+                              const struct vuda_private_error* reason);
+
+// The process's CUDA context went away, or sharing ended for another reason (may be NULL).
+void vuda_private_detached(const struct vuda_private_error* reason);
+
+// For `vudactl status`: this process does not share, and why. state: vuda.v1.SharingState.
+void vuda_private_report(uint32_t state, const struct vuda_private_error* reason);
+
+// pthread_atfork child handler: forget everything, close the session's fds, touch no lock and call no callback.
+// vuda_private_start comes again before anything else. A child made without atfork handlers (clone) is noticed by its
+// pid at the next call.
+void vuda_private_after_fork_in_child(void);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,82 @@
+#include "client/wishes.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "client/names.h"
+#include "vuda/vuda.h"
+
+namespace vuda::client {
+namespace {
+
+std::string env(const char* name) {
+    const char* value = ::secure_getenv(name);
+    return value != nullptr ? value : "";
+}
+
+void copy_name(char (&to)[65], std::string_view name) {
+    // A cut name could be somebody else's; this one is refused where names are checked, with a text that says why.
+    if (name.size() > kNameLimit) name = "<longer than 64 bytes>";
+    std::memcpy(to, name.data(), name.size());
+    to[name.size()] = '\0';
+}
+
+}  // namespace
+
+std::optional<uint32_t> parse_reserve(const char* text) {
+    const std::string_view all = "all";
+    const std::string_view value = text;
+    if (value == all) return VUDA_ALL_CHANNELS;
+    uint32_t channels = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), channels);
+    if (error != std::errc() || end != value.data() + value.size()) return std::nullopt;
+    if (channels < 1 || channels > VUDA_MAX_CHANNELS) return std::nullopt;
+    return channels;
+}
+
+void Wishes::set_register(std::string name) {
+    const std::lock_guard lock(mutex_);
+    register_ = std::move(name);
+}
+
+void Wishes::set_attach(std::string name) {
+    const std::lock_guard lock(mutex_);
+    attach_ = std::move(name);
+}
+
+void Wishes::set_reserve(uint32_t channels) {
+    const std::lock_guard lock(mutex_);
+    reserve_ = channels;
+}
+
+void Wishes::clear() {
+    const std::lock_guard lock(mutex_);
+    ignore_environment_ = true;
+    register_.reset();
+    attach_.reset();
+    reserve_.reset();
+}
+
+vuda_private_wishes Wishes::get() const {
+    const std::lock_guard lock(mutex_);
+    vuda_private_wishes out{};
+    out.reserve = VUDA_ALL_CHANNELS;
+    out.require = env("VUDA_REQUIRE") == "1";
+    if (!ignore_environment_) {
+        copy_name(out.register_name, env("VUDA_REGISTER"));
+        copy_name(out.attach_name, env("VUDA_ATTACH"));
+        out.share_in_process = env("VUDA_SHARE") == "1";
+        out.reserve = parse_reserve(env("VUDA_RESERVE").c_str()).value_or(VUDA_ALL_CHANNELS);
+    }
+    if (register_) copy_name(out.register_name, *register_);
+    if (attach_) copy_name(out.attach_name, *attach_);
+    if (reserve_) {
+        out.reserve = *reserve_;
+        if (out.attach_name[0] == '\0') out.share_in_process = 1;
+    }
+    return out;
+}
+
+}  // namespace vuda::client

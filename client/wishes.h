@@ -1,0 +1,35 @@
+// What this process was asked to do: the environment, overlaid with what the program said through vuda.h.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "client/session_abi.h"
+
+namespace vuda::client {
+
+// `text` of VUDA_RESERVE: "all" or 1..128; nullopt for anything else.
+std::optional<uint32_t> parse_reserve(const char* text);
+
+class Wishes {
+ public:
+    void set_register(std::string name);
+    void set_attach(std::string name);
+    void set_reserve(uint32_t channels);
+    // Nothing any more, whatever the environment says, until the program asks again.
+    void clear();
+
+    // Reads the environment each time: programs set it before their first GPU call.
+    vuda_private_wishes get() const;
+
+ private:
+    mutable std::mutex mutex_;
+    bool ignore_environment_ = false;
+    std::optional<std::string> register_;
+    std::optional<std::string> attach_;
+    std::optional<uint32_t> reserve_;
+};
+
+}  // namespace vuda::client

@@ -1,0 +1,105 @@
+#include "client/wishes.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "client/names.h"
+#include "vuda/vuda.h"
+
+namespace vuda::client {
+namespace {
+
+class WishesTest : public testing::Test {
+ protected:
+    void SetUp() override { clear(); }
+    void TearDown() override { clear(); }
+
+    Wishes wishes_;
+
+ private:
+    static void clear() {
+        for (const char* name : {"VUDA_REGISTER", "VUDA_ATTACH", "VUDA_RESERVE", "VUDA_SHARE", "VUDA_REQUIRE"})
+            unsetenv(name);
+    }
+};
+
+TEST_F(WishesTest, NothingByDefault) {
+    const vuda_private_wishes got = wishes_.get();
+    EXPECT_STREQ(got.register_name, "");
+    EXPECT_STREQ(got.attach_name, "");
+    EXPECT_EQ(got.reserve, VUDA_ALL_CHANNELS);
+    EXPECT_EQ(got.share_in_process, 0);
+    EXPECT_EQ(got.require, 0);
+}
+
+TEST_F(WishesTest, TheProgramWinsOverTheEnvironment) {
+    setenv("VUDA_REGISTER", "env-name", 1);
+    setenv("VUDA_ATTACH", "env-host", 1);
+    setenv("VUDA_RESERVE", "4", 1);
+    setenv("VUDA_SHARE", "1", 1);
+    setenv("VUDA_REQUIRE", "1", 1);
+    vuda_private_wishes got = wishes_.get();
+    EXPECT_STREQ(got.register_name, "env-name");
+    EXPECT_STREQ(got.attach_name, "env-host");
+    EXPECT_EQ(got.reserve, 4u);
+    EXPECT_EQ(got.share_in_process, 1);
+    EXPECT_EQ(got.require, 1);
+
+    wishes_.set_register("mine");
+    wishes_.set_reserve(2);
+    got = wishes_.get();
+    EXPECT_STREQ(got.register_name, "mine");
+    EXPECT_STREQ(got.attach_name, "env-host");
+    EXPECT_EQ(got.reserve, 2u);
+
+    wishes_.clear();
+    got = wishes_.get();
+    EXPECT_STREQ(got.register_name, "");
+    EXPECT_STREQ(got.attach_name, "");
+    EXPECT_EQ(got.share_in_process, 0);
+    EXPECT_EQ(got.require, 1);  // how failures are taken is the operator's choice
+
+    wishes_.set_attach("later");
+    EXPECT_STREQ(wishes_.get().attach_name, "later");
+}
+
+TEST_F(WishesTest, ReserveAloneSharesInTheProcess) {
+    wishes_.set_reserve(3);
+    EXPECT_EQ(wishes_.get().share_in_process, 1);
+    wishes_.set_attach("host");
+    EXPECT_EQ(wishes_.get().share_in_process, 0);
+    EXPECT_EQ(wishes_.get().reserve, 3u);
+}
+
+TEST_F(WishesTest, ATooLongNameIsNeverCutIntoAnotherName) {
+    setenv("VUDA_ATTACH", std::string(65, 'a').c_str(), 1);
+    EXPECT_FALSE(valid_name(wishes_.get().attach_name));
+    EXPECT_STRNE(wishes_.get().attach_name, "");
+    setenv("VUDA_ATTACH", std::string(64, 'a').c_str(), 1);
+    EXPECT_TRUE(valid_name(wishes_.get().attach_name));
+}
+
+TEST_F(WishesTest, ReserveText) {
+    EXPECT_EQ(parse_reserve("all"), VUDA_ALL_CHANNELS);
+    EXPECT_EQ(parse_reserve("1"), 1u);
+    EXPECT_EQ(parse_reserve("128"), 128u);
+    for (const char* bad : {"", "0", "129", "-1", "4294967295", "99999999999", "3x", " 3", "ALL"}) {
+        EXPECT_FALSE(parse_reserve(bad)) << bad;
+    }
+    setenv("VUDA_RESERVE", "many", 1);
+    EXPECT_EQ(wishes_.get().reserve, VUDA_ALL_CHANNELS);
+}
+
+TEST(Names, Rule) {
+    EXPECT_TRUE(valid_name("a"));
+    EXPECT_TRUE(valid_name("Game_1.x-y"));
+    EXPECT_TRUE(valid_name(std::string(64, 'z')));
+    for (const std::string bad : {"", ".a", "-a", "a b", "a/b", "a\n", "\xc3\xa4"})
+        EXPECT_FALSE(valid_name(bad)) << bad;
+    EXPECT_FALSE(valid_name(std::string(65, 'z')));
+    EXPECT_EQ(plain_text("a\x1b[31m\xc3\xa4", 6), "a?[31m");
+}
+
+}  // namespace
+}  // namespace vuda::client

@@ -1,0 +1,137 @@
+/*
+ * VUDA: a Vulkan renderer and CUDA compute on one NVIDIA GPU at the same time.
+ *
+ * A renderer owns a timeslice group (TSG) of GPU channels. A CUDA program whose channels are put into that TSG runs
+ * beside the renderer instead of in turns with it. These calls say what a process wants; libvuda_preload.so, which
+ * `vudactl run` loads, does it while the graphics and CUDA drivers set up their channels. Nothing here runs per frame
+ * or per kernel launch.
+ *
+ * Programs need not call anything: `vudactl run --register NAME -- PROG` and `vudactl run --attach NAME -- PROG` say
+ * the same through the environment. What a program says through this header wins over the environment.
+ *
+ * Errors. Every call returns VUDA_OK or a negative enum vuda_result; vuda_last_error() has the words. An error never
+ * changes how the program runs: without sharing, everything works as without VUDA.
+ *
+ * Threads. Every call may be made from any thread at any time. None of them waits for vudad or for the GPU.
+ *
+ * fork. A child starts with what the environment says and shares nothing with its parent's session; calls made by the
+ * parent have to be repeated in the child, before it makes its own GPU context. exec starts afresh.
+ *
+ * Link with -lvuda (libvuda.so.0; needs libc only).
+ */
+#ifndef VUDA_VUDA_H
+#define VUDA_VUDA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define VUDA_VERSION_MAJOR 0
+#define VUDA_VERSION_MINOR 1
+#define VUDA_VERSION_PATCH 0
+/* major << 16 | minor << 8 | patch, as vuda_version() returns it. */
+#define VUDA_VERSION ((uint32_t)(VUDA_VERSION_MAJOR << 16 | VUDA_VERSION_MINOR << 8 | VUDA_VERSION_PATCH))
+
+/* For vuda_reserve: every channel of CUDA's graphics-engine (GR) TSG. */
+#define VUDA_ALL_CHANNELS UINT32_MAX
+/* Channels that one TSG can hold, the renderer's and all attached ones together. A limit of the GPU's runlist format.
+ */
+#define VUDA_MAX_CHANNELS 128u
+/* Longest name of a TSG in bytes, without the terminator. */
+#define VUDA_MAX_NAME 64u
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum vuda_result {
+    VUDA_OK = 0,
+    VUDA_E_INVALID = -1,  /* an argument is outside its documented range */
+    VUDA_E_NO_SHIM = -2,  /* libvuda_preload.so is not in this process: run it under `vudactl run` */
+    VUDA_E_DISABLED = -3, /* VUDA_DISABLE=1 is in the environment */
+    VUDA_E_NO_MEMORY = -4,
+    VUDA_E_INTERNAL = -5 /* a bug in VUDA; please report the text */
+};
+
+enum vuda_sharing_state {
+    VUDA_STATE_NONE = 0,       /* nothing asked of vudad yet: no GPU context so far, or nothing to share */
+    VUDA_STATE_IDLE = 1,       /* connected to vudad, shares nothing */
+    VUDA_STATE_REGISTERED = 2, /* vudad knows this process's TSG by `name` */
+    VUDA_STATE_WAITING = 3,    /* a registration or an attach is on its way */
+    VUDA_STATE_SHARING = 4,    /* `channels` of this process run in the TSG called `name` */
+    VUDA_STATE_UNSHARED = 5,   /* runs natively; `reason` says why */
+    VUDA_STATE_FAULTED = 6     /* the TSG died with an error of the GPU */
+};
+
+/* 512 bytes. New members are added at the end only; `size` tells the library how much the caller knows. */
+struct vuda_state {
+    uint32_t size;     /* in: sizeof(struct vuda_state) */
+    int32_t state;     /* enum vuda_sharing_state */
+    uint32_t channels; /* channels of this process in another program's TSG */
+    uint32_t reserved; /* 0 */
+    char name[72];     /* TSG owned or attached to; empty when none */
+    char reason[424];  /* last thing that went wrong and what to do about it; empty when nothing did */
+};
+
+/* Version of the library that was loaded, as VUDA_VERSION. It may be newer than this header. */
+uint32_t vuda_version(void);
+
+/*
+ * Makes this process's graphics TSG available to others under `name`: 1 to VUDA_MAX_NAME bytes of [A-Za-z0-9._-], not
+ * starting with '.' or '-'.
+ *
+ * When: any time, before or after vkCreateDevice. The TSG is registered when it exists; vudad's answer comes later and
+ * is seen with vuda_get_state and `vudactl status` (the name may be taken). Calling again with another name renames.
+ * The registration lasts until vuda_detach or the end of the process, and comes back by itself when vudad restarts.
+ *
+ * VUDA_E_INVALID, VUDA_E_NO_SHIM, VUDA_E_DISABLED, VUDA_E_NO_MEMORY.
+ */
+int vuda_register(const char* name);
+
+/*
+ * Puts the channels of the next CUDA context into the TSG that another process registered as `name` (rules as above).
+ *
+ * When: before the CUDA context exists (before cuCtxCreate, cuDevicePrimaryCtxRetain or the first call of the CUDA
+ * runtime). A later call counts for the next context. Creating the context then waits for its turn at most 2 s; where
+ * sharing is impossible the context is an ordinary one and vuda_get_state says why.
+ *
+ * Results as vuda_register.
+ */
+int vuda_attach(const char* name);
+
+/*
+ * How many of CUDA's GR channels move into the shared TSG: 1 to VUDA_MAX_CHANNELS, or VUDA_ALL_CHANNELS (the default).
+ * Without vuda_attach, the TSG is this process's own renderer's: a program that uses Vulkan and CUDA itself makes its
+ * Vulkan device, calls vuda_reserve, and then makes its CUDA context.
+ *
+ * When: before the CUDA context exists, as vuda_attach.
+ *
+ * VUDA_E_INVALID for 0 and for numbers between VUDA_MAX_CHANNELS and VUDA_ALL_CHANNELS; otherwise as vuda_register.
+ */
+int vuda_reserve(uint32_t channels);
+
+/*
+ * Ends what the calls above and the environment asked for: the name is given back, so that nobody new can attach, and
+ * later CUDA contexts are ordinary ones. Channels that run in a TSG already stay there until their context is
+ * destroyed: the GPU cannot move them back.
+ *
+ * Results as vuda_register, except VUDA_E_INVALID.
+ */
+int vuda_detach(void);
+
+/*
+ * Fills `state`, whose `size` the caller has set. Works with and without libvuda_preload.so.
+ * VUDA_E_INVALID: NULL, or a size smaller than the first version of the structure (512).
+ */
+int vuda_get_state(struct vuda_state* state);
+
+/*
+ * What went wrong in the last failed call of this thread, and what to do next: one line of text, "" before any failure.
+ * Valid until the next failed call of this thread. Never NULL.
+ */
+const char* vuda_last_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

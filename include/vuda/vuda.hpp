@@ -1,0 +1,82 @@
+// C++17 face of vuda.h: no dependencies, nothing to link beside -lvuda. vuda.h says what each call does and when to
+// make it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "vuda/vuda.h"
+
+namespace vuda::api {
+
+// What a call did: true on success, otherwise the code and the words.
+class [[nodiscard]] Outcome {
+ public:
+    // `code` from a call of vuda.h that this thread has just made.
+    explicit Outcome(int code) : code_(code) {
+        if (code != VUDA_OK) message_ = vuda_last_error();
+    }
+    explicit operator bool() const { return code_ == VUDA_OK; }
+    int code() const { return code_; }                       // enum vuda_result
+    const std::string& message() const { return message_; }  // what happened and what to do next; empty on success
+
+ private:
+    int code_;
+    std::string message_;
+};
+
+struct State {
+    vuda_sharing_state state = VUDA_STATE_NONE;
+    std::string name;            // TSG owned or attached to
+    std::uint32_t channels = 0;  // in another program's TSG
+    std::string reason;          // last thing that went wrong
+};
+
+inline State get_state() {
+    vuda_state raw{};
+    raw.size = sizeof raw;
+    vuda_get_state(&raw);  // cannot fail: the size is right
+    return State{static_cast<vuda_sharing_state>(raw.state), raw.name, raw.channels, raw.reason};
+}
+
+// A wish to share that lasts as long as the object: its end is vuda_detach(). Keep one per process, and keep it at
+// least until the GPU context that it is for exists.
+class Sharing {
+ public:
+    Sharing() = default;
+    Sharing(Sharing&& other) noexcept : active_(other.active_) { other.active_ = false; }
+    Sharing& operator=(Sharing&& other) noexcept {
+        if (this != &other) {
+            end();
+            active_ = other.active_;
+            other.active_ = false;
+        }
+        return *this;
+    }
+    Sharing(const Sharing&) = delete;
+    Sharing& operator=(const Sharing&) = delete;
+    ~Sharing() { end(); }
+
+    // Others may attach to this process's renderer under `name`.
+    Outcome register_as(const std::string& name) { return note(vuda_register(name.c_str())); }
+    // The next CUDA context goes into the TSG called `name`.
+    Outcome attach(const std::string& name) { return note(vuda_attach(name.c_str())); }
+    // With that many channels; without attach: into this process's own renderer's TSG.
+    Outcome reserve(std::uint32_t channels = VUDA_ALL_CHANNELS) { return note(vuda_reserve(channels)); }
+
+    void end() {
+        if (active_)
+            vuda_detach();  // nothing to do about a failure: what was asked for ends with the process at the latest
+        active_ = false;
+    }
+
+ private:
+    Outcome note(int code) {
+        active_ = active_ || code == VUDA_OK;
+        return Outcome(code);
+    }
+
+    bool active_ = false;
+};
+
+}  // namespace vuda::api
