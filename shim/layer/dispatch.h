@@ -1,0 +1,57 @@
+// Which functions come next, for each instance and device that goes through the layer.
+#pragma once
+
+#include <vulkan/vulkan_core.h>
+
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+namespace vuda::layer {
+
+struct InstanceDispatch {
+    VkInstance instance = VK_NULL_HANDLE;
+    PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr;
+    PFN_vkDestroyInstance destroy_instance = nullptr;
+};
+
+struct DeviceDispatch {
+    PFN_vkGetDeviceProcAddr get_device_proc_addr = nullptr;
+    PFN_vkDestroyDevice destroy_device = nullptr;
+};
+
+// The loader writes its dispatch pointer into the first word of every dispatchable handle; an instance and its physical
+// devices share it. Source: Vulkan-Loader, docs/LoaderLayerInterface.md, "Creating New Dispatchable Objects".
+inline const void* dispatch_key(const void* handle) { return *static_cast<const void* const*>(handle); }
+
+// Instances and devices come and go in any thread.
+template <typename Key, typename Dispatch>
+class DispatchTable {
+ public:
+    // False: out of memory.
+    bool add(Key key, const Dispatch& dispatch) noexcept {
+        try {
+            const std::lock_guard lock(mutex_);
+            table_[key] = dispatch;
+            return true;
+        } catch (...) {
+            return false;
+        }
+    }
+    std::optional<Dispatch> find(Key key) const {
+        const std::lock_guard lock(mutex_);
+        const auto found = table_.find(key);
+        return found == table_.end() ? std::nullopt : std::optional(found->second);
+    }
+    std::optional<Dispatch> take(Key key) {
+        const std::lock_guard lock(mutex_);
+        const auto node = table_.extract(key);
+        return node.empty() ? std::nullopt : std::optional(node.mapped());
+    }
+
+ private:
+    mutable std::mutex mutex_;
+    std::unordered_map<Key, Dispatch> table_;
+};
+
+}  // namespace vuda::layer
