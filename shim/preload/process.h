@@ -1,0 +1,104 @@
+// The preload's state in one process: made when the first NVIDIA file is seen, never destroyed (a program may close
+// files from an atexit handler). A child of fork starts over with a new one.
+//
+// Locks, innermost last; none of them is held across an ioctl of the program:
+//   files_busy_  held while an export uses a renderer's file, and while a tracked descriptor is being closed, so that
+//   the number
+//                cannot become another file half-way. Exports take milliseconds and never wait for the program.
+//   mutex_       the redirector: pure code, microseconds. changed_ tells of every plan that ended.
+//   FdTable's    innermost, a map look-up.
+// A thread that merges holds no lock while it talks to vudad or RM; a second merge in the same address space waits for
+// it on changed_, at most 2 s, then runs unshared. All other ioctls go on meanwhile.
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "rm/driver_table.h"
+#include "shim/preload/call_runner.h"
+#include "shim/preload/fd_table.h"
+#include "shim/preload/late_session.h"
+#include "shim/preload/redirector.h"
+#include "shim/preload/rm_calls.h"
+#include "shim/preload/settings.h"
+
+namespace vuda::shim {
+
+class UserCall;
+
+class Process : public RedirectorAccess, public Attacher {
+ public:
+    Process(const Settings& settings, FdMarks* marks);
+
+    // ---- from the hooks ----
+    int ioctl(int fd, unsigned long request, void* arg);
+    void opened(int fd, FileRole role);
+    void duplicated(int from, int to);
+    // Forgets `fd` and runs `close_it` (its real close, dup2 over it, ...) with no export in progress.
+    template <typename CloseIt>
+    int closing(int fd, CloseIt close_it) {
+        std::vector<FileId> gone;
+        int result = 0;
+        {
+            const std::lock_guard busy(files_busy_);
+            files_.closed(fd, &gone);
+            result = close_it();
+        }
+        forget(gone);
+        return result;
+    }
+    void device_created();
+    LateSession& session() { return session_; }
+
+    // ---- RedirectorAccess ----
+    Plan before(const Call& call) override;
+    Plan attached(const Plan& plan, const Call& call, const Offer& offer) override;
+    Plan refused(const Plan& plan, const Call& call, size_t failed, std::span<const ActionResult> results) override;
+    Plan after(const Plan& plan, const Call& call, const Outcome& outcome,
+               std::span<const ActionResult> results) override;
+    void abandoned(const Plan& plan) override;
+    bool wait(uint64_t started_ns) override;
+    // ---- Attacher ----
+    Offer attach(const AttachWish& wish) override;
+    void release(Offer* offer) override;
+
+ private:
+    void read_driver();
+    int handle(UserCall& call);
+    void forget(const std::vector<FileId>& files);
+    FileId file_of(int fd, unsigned long request);
+    // Before a graphics-engine TSG is made: libvuda is loaded if anybody asked, and the wishes of this moment apply.
+    void prepare_group();
+    void start_session();
+    void deliver_notices();
+    void deliver(const Notice& notice);
+    int export_host(vuda_private_handles* out, vuda_private_error* error);
+    Result<std::vector<vuda_private_handle>> export_all(const Host& host);
+
+    const Settings& settings_;
+    FdMarks* marks_;
+    FdTable files_;
+    rm::DriverSupport driver_;
+    char driver_version_[32] = {};
+    unsigned uvm_major_ = 0;
+    std::unique_ptr<RmCalls> calls_;  // null: the driver is not supported, everything passes through
+    LateSession session_;
+
+    std::mutex files_busy_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    uint64_t generation_ = 0;
+    std::unique_ptr<Redirector> redirector_;
+    std::map<uint64_t, uint64_t> spent_ns_;  // by Notice::started_ns: how long the merging ioctl took
+    bool started_ = false;
+    bool reported_driver_ = false;
+    vuda_private_wishes wishes_{};
+    vuda_private_error attach_error_{};
+};
+
+}  // namespace vuda::shim

@@ -1,0 +1,83 @@
+// The preload's state in this very process, over the fake kernel of testing_next.cc, where sanitizers can watch: what
+// the hooks call, from several threads at once. The hooks themselves: hook_test.cc.
+#include "shim/preload/process.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "shim/preload/next.h"
+#include "shim/preload/testing_gpu.h"
+#include "shim/preload/testing_rm.h"
+
+namespace vuda::shim {
+namespace {
+
+using namespace vuda::shim::testing;
+
+TestRm& kernel() { return *static_cast<TestRm*>(reinterpret_cast<void* (*)()>(dlsym(RTLD_DEFAULT, "test_rm"))()); }
+
+class ProcessTest : public ::testing::Test {
+ protected:
+    ProcessTest() {
+        next::resolve();
+        settings_.off = false;
+        set_log_level(LogLevel::kOff);
+        settings_.wishes.share_in_process = 1;
+        // In a whole tree libvuda.so lies beside this program and is asked for the wishes: it must say the same.
+        setenv("VUDA_SHARE", "1", 1);
+        settings_.wishes.reserve = UINT32_MAX;
+        process_ = std::make_unique<Process>(settings_, marks_.get());
+        gpu_ioctl = [this](int fd, unsigned long request, void* arg) { return process_->ioctl(fd, request, arg); };
+        gpu_open = [this](const char* path) {
+            const int fd = next::open(path, O_RDWR | O_CLOEXEC, 0);
+            process_->opened(fd, role_of_path(path));
+            return fd;
+        };
+    }
+    int close_file(int fd) {
+        return process_->closing(fd, [fd] { return next::close(fd); });
+    }
+    unsigned channels_of(uint32_t client, uint32_t tsg) { return kernel().find(client, tsg)->group->channels; }
+
+    Settings settings_;
+    std::unique_ptr<FdMarks> marks_ = std::make_unique<FdMarks>();
+    std::unique_ptr<Process> process_;
+};
+
+TEST_F(ProcessTest, ThreadsShareAndGoWhileFilesComeAndGo) {
+    Gpu gpu;
+    start_renderer(&gpu);
+    start_cuda_client(&gpu);
+    std::vector<std::thread> all;
+    for (uint32_t i = 0; i < 4; ++i) {
+        all.emplace_back([&gpu, i] {
+            const uint32_t shift = (i + 1) * 0x1000;
+            for (int round = 0; round < 10; ++round) {
+                make_context(gpu, shift);
+                CHECK(free_object(gpu.cu, gpu.cu_client, kCuTsg + shift) == 0);
+            }
+        });
+    }
+    all.emplace_back([this] {
+        for (int i = 0; i < 200; ++i) {
+            const int fd = gpu_open("/dev/nvidia0");
+            CHECK(close_file(fd) == 0);
+            process_->device_created();
+        }
+    });
+    for (std::thread& thread : all) thread.join();
+    EXPECT_EQ(channels_of(gpu.vk_client, kVkTsg), 1u);
+    EXPECT_TRUE(kernel().ranges.empty());
+
+    make_context(gpu);
+    EXPECT_EQ(channels_of(gpu.vk_client, kVkTsg), 9u);
+    for (const int fd : {gpu.cu, gpu.uvm, gpu.vk}) EXPECT_EQ(close_file(fd), 0);
+}
+
+}  // namespace
+}  // namespace vuda::shim

@@ -1,0 +1,141 @@
+#include "shim/preload/state.h"
+
+#include <algorithm>
+
+namespace vuda::shim {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+}  // namespace
+
+bool Client::has_handle(uint32_t handle) const {
+    return devices.contains(handle) || subdevices.contains(handle) || va_spaces.contains(handle) ||
+           tsgs.contains(handle) || ctxshares.contains(handle) || channels.contains(handle);
+}
+
+size_t Client::size() const {
+    return devices.size() + subdevices.size() + va_spaces.size() + tsgs.size() + ctxshares.size() + channels.size() +
+           mappings.size();
+}
+
+Client* Redirector::State::client(uint32_t handle) {
+    const auto found = clients.find(handle);
+    return found == clients.end() ? nullptr : &found->second;
+}
+
+Tsg* Redirector::State::tsg(uint32_t client_handle, uint32_t handle) {
+    Client* owner = client(client_handle);
+    if (owner == nullptr) return nullptr;
+    const auto found = owner->tsgs.find(handle);
+    return found == owner->tsgs.end() ? nullptr : &found->second;
+}
+
+VaSpace* Redirector::State::va_space(uint32_t client_handle, uint32_t handle) {
+    Client* owner = client(client_handle);
+    if (owner == nullptr) return nullptr;
+    const auto found = owner->va_spaces.find(handle);
+    return found == owner->va_spaces.end() ? nullptr : found->second.get();
+}
+
+uint32_t Redirector::State::fresh_handle(const Client& owner) {
+    uint32_t handle = 0;
+    do {
+        handle = options.first_handle + (handles_made++ & 0xffffu);
+    } while (owner.has_handle(handle));
+    return handle;
+}
+
+const Tsg* Redirector::State::host_tsg(uint32_t* client_handle, uint32_t* handle) const {
+    const Tsg* newest = nullptr;
+    for (const auto& [owner_handle, owner] : clients) {
+        for (const auto& [tsg_handle, candidate] : owner.tsgs) {
+            if (!candidate.has_3d || candidate.merge != nullptr) continue;
+            if (newest != nullptr && newest->order > candidate.order) continue;
+            newest = &candidate;
+            *client_handle = owner_handle;
+            *handle = tsg_handle;
+        }
+    }
+    return newest;
+}
+
+uint32_t Redirector::State::channels_in(uint32_t client_handle, uint32_t tsg_handle) const {
+    const auto owner = clients.find(client_handle);
+    if (owner == clients.end()) return 0;
+    return static_cast<uint32_t>(std::ranges::count_if(
+        owner->second.channels, [tsg_handle](const auto& entry) { return entry.second.tsg == tsg_handle; }));
+}
+
+Host Redirector::State::host() const {
+    Host host;
+    const Tsg* tsg = host_tsg(&host.client, &host.tsg);
+    if (tsg == nullptr) return host;
+    const Client& owner = clients.at(host.client);
+    host.file = owner.file;
+    host.device = tsg->device;
+    const auto device = owner.devices.find(tsg->device);
+    if (device != owner.devices.end()) host.device_instance = device->second;
+    host.legacy = tsg->legacy;
+    host.channels = channels_in(host.client, host.tsg);
+    for (const auto& [handle, other] : clients) {
+        for (const auto& [channel_handle, channel] : other.channels) {
+            if (!channel.moved) continue;
+            const auto group = other.tsgs.find(channel.tsg);
+            if (group != other.tsgs.end() && group->second.merge != nullptr && !group->second.merge->attach)
+                ++host.channels;
+        }
+    }
+    host.settled_at_ns = settled ? 0 : last_change_ns + options.settle_ns;
+
+    // Whole pages, in address order, nothing twice: what UVM_CREATE_EXTERNAL_RANGE accepts.
+    uint64_t end = 0;
+    for (const auto& [va, mapping] : owner.mappings) {
+        const uint64_t into_page = va % kPage;
+        if (mapping.length == 0 || into_page > mapping.offset || (mapping.offset - into_page) % kPage != 0) continue;
+        HostBuffer buffer{mapping.memory, va - into_page, 0, mapping.offset - into_page};
+        const uint64_t stop = std::min((va + mapping.length + kPage - 1) / kPage * kPage, options.mirror_limit);
+        if (buffer.va < end) {
+            buffer.offset += end - buffer.va;
+            buffer.va = end;
+        }
+        if (buffer.va >= stop) continue;
+        buffer.length = stop - buffer.va;
+        end = stop;
+        host.buffers.push_back(buffer);
+    }
+    return host;
+}
+
+void Redirector::State::host_changed(uint64_t now_ns) {
+    last_change_ns = now_ns;
+    settled = false;
+    announce_host();
+}
+
+void Redirector::State::announce_host() {
+    if (!wishes.share_renderer) return;
+    uint32_t client_handle = 0;
+    uint32_t handle = 0;
+    const Tsg* tsg = host_tsg(&client_handle, &handle);
+    if (tsg == nullptr || client_handle == announced_client) return;
+    announced_client = client_handle;
+    const Client& owner = clients.at(client_handle);
+    Notice notice;
+    notice.kind = Notice::Kind::kHost;
+    notice.file = owner.file;
+    notice.client = client_handle;
+    for (const auto& [subdevice, device] : owner.subdevices) {
+        if (device == tsg->device) notice.subdevice = subdevice;
+    }
+    notices.push_back(notice);
+}
+
+void Redirector::State::notice(Notice::Kind kind, const Refusal& refusal) {
+    Notice notice;
+    notice.kind = kind;
+    notice.refusal = refusal;
+    notices.push_back(notice);
+}
+
+}  // namespace vuda::shim

@@ -1,0 +1,156 @@
+// What the redirector remembers. Handles mean something only together with their client, as in RM.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "rm/abi.h"
+#include "shim/preload/redirector.h"
+
+namespace vuda::shim {
+
+using Bytes = std::span<const uint8_t>;
+
+// An address space; DUP_OBJECT makes several handles name one.
+struct VaSpace {
+    bool external = false;  // page tables belong to UVM: a CUDA client's
+    FileId uvm = 0;         // the file it is registered with; 0 = not (any more)
+    Uuid gpu;
+    // Control buffers of a renderer that are mapped here, by address. They serve every context in this address space
+    // that shares; the last of these takes them away.
+    std::map<uint64_t, uint64_t> mirrors;
+    unsigned mirror_users = 0;
+    bool merging = false;  // one at a time: the mirrors are being made
+};
+
+struct Ctxshare {
+    uint32_t tsg = 0;
+    uint32_t va_space = 0;
+    uint32_t flags = 0;  // as the program gave them
+    uint32_t veid = 0;   // as RM reported
+    bool moved = false;
+};
+
+struct Channel {
+    uint32_t tsg = 0;
+    bool moved = false;
+};
+
+// CUDA's TSG whose channels run in a renderer's.
+struct Merge {
+    uint32_t shared = 0;    // the renderer's TSG, in CUDA's client
+    uint32_t ctxshare = 0;  // made by us (partial, legacy); 0 in the usual case, where CUDA's own one moves
+    bool partial = false;   // only the first `limit` channels move
+    uint32_t limit = UINT32_MAX;
+    uint32_t moved = 0;  // channels moved so far, freed ones included
+    uint32_t veid = 0;
+    uint32_t buffers = 0;
+    bool attach = false;     // the TSG came from vudad
+    bool turn_open = false;  // the channels were not scheduled yet
+    bool bootstrapped = false;
+    uint64_t started_ns = 0;
+    FileId uvm = 0;
+    std::shared_ptr<VaSpace> va_space;
+};
+
+struct Tsg {
+    enum class Stage : uint8_t { kOpen, kMerging, kMerged, kNative };
+    uint32_t device = 0;
+    uint32_t va_space = 0;
+    uint32_t error_notifier = 0;
+    uint64_t order = 0;  // of creation, over all clients
+    bool graphics_engine = false;
+    bool has_3d = false;
+    bool legacy = false;           // first channel came without a context share: RM takes no further one
+    uint32_t injected = 0;         // our VEID 0 context share in a TSG that would have been legacy
+    uint32_t injected_thread = 0;  // and VEID 1
+    Stage stage = Stage::kOpen;
+    std::unique_ptr<Merge> merge;
+};
+
+struct DmaMapping {
+    uint32_t device = 0;
+    uint32_t dma = 0;
+    uint32_t memory = 0;
+    uint64_t length = 0;
+    uint64_t offset = 0;
+};
+
+struct Client {
+    FileId file = 0;
+    std::map<uint32_t, uint32_t> devices;     // handle -> RM's device instance
+    std::map<uint32_t, uint32_t> subdevices;  // handle -> device
+    std::map<uint32_t, std::shared_ptr<VaSpace>> va_spaces;
+    std::map<uint32_t, uint32_t> va_space_device;
+    std::map<uint32_t, Tsg> tsgs;
+    std::map<uint32_t, Ctxshare> ctxshares;
+    std::map<uint32_t, Channel> channels;
+    std::map<uint64_t, DmaMapping> mappings;  // GPU virtual address below Options::mirror_limit
+
+    bool has_handle(uint32_t handle) const;
+    size_t size() const;
+};
+
+struct Redirector::State {
+    const rm::DriverAbi* abi = nullptr;
+    Options options;
+    Wishes wishes;
+    Refusal stopped;
+    std::map<uint32_t, Client> clients;
+    std::vector<Notice> notices;
+    uint32_t handles_made = 0;
+    uint64_t tsgs_made = 0;
+    uint64_t last_change_ns = 0;
+    bool settled = false;
+    uint32_t announced_client = 0;  // kHost was sent for it
+
+    // --- looking up (state.cc) ---
+    Client* client(uint32_t handle);
+    Tsg* tsg(uint32_t client, uint32_t handle);
+    VaSpace* va_space(uint32_t client, uint32_t handle);
+    uint32_t fresh_handle(const Client& client);
+    const Tsg* host_tsg(uint32_t* client, uint32_t* handle) const;
+    Host host() const;
+    uint32_t channels_in(uint32_t client, uint32_t tsg) const;
+    void host_changed(uint64_t now_ns);
+    void announce_host();
+    void notice(Notice::Kind kind, const Refusal& refusal);
+
+    // --- remembering what RM did (track.cc) ---
+    void track(const Call& call, const Outcome& outcome);
+    void track_alloc(const Call& call, const Outcome& outcome);
+    void track_uvm(const Call& call, const Outcome& outcome);
+    void forget_object(uint32_t client, uint32_t object);
+    void forget_tsg(Client& client, uint32_t handle);
+    void forget_client(uint32_t client);
+
+    // --- deciding (merge.cc) ---
+    Plan merge(const Call& call, uint32_t client, uint32_t tsg, uint32_t va_space, bool legacy);
+    Plan merge_with(const Call& call, Plan plan, const Host* host, const Offer* offer);
+    bool finish_merge(const Plan& plan, std::span<const ActionResult> results);
+    void mark_moved(const Call& call, const Outcome& outcome, const Intent& intent);
+    void scheduled(const Intent& intent, uint32_t status);
+    // What the caller gets instead of sharing: its own call, or an error where sharing is required.
+    Plan decline(const Call& call, const Intent& intent, const Refusal& why, bool turn_open);
+    void stop_merging(const Intent& intent);
+    void end_merge(Tsg* tsg, const Refusal& why);
+    Plan back_to_native(const Call& call, uint32_t client, uint32_t tsg, const Refusal& why);
+    void clean_up(uint32_t client, uint32_t tsg, std::vector<Action>* objects, std::vector<Action>* ranges);
+
+    // --- rewriting (rewrite.cc) ---
+    Plan answer_ok(const Call& call) const;
+    Plan before_alloc(const Call& call);
+    Plan before_control(const Call& call);
+    Plan before_free(const Call& call);
+    Plan before_uvm(const Call& call);
+    static bool frees(const rm::FreeArgs& args, uint32_t tsg_handle, const Tsg& tsg);
+    void forget_freed(const rm::FreeArgs& args);
+    Plan inject(const Call& call, uint32_t client, uint32_t tsg);
+    Plan per_channel(const Call& call, const rm::ControlArgs& args, uint32_t tsg_handle, Tsg& tsg);
+    void move_ctxshare(uint32_t shared, Bytes params, Plan* plan) const;
+    void move_channel(const Tsg& tsg, uint32_t shared, uint32_t ctxshare, Bytes params, Plan* plan) const;
+};
+
+}  // namespace vuda::shim
