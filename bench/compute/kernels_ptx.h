@@ -1,0 +1,7 @@
+#pragma once
+
+namespace vuda::bench {
+
+extern const char kKernelsPtx[];  // kernels.ptx, terminated
+
+}  // namespace vuda::bench

@@ -1,0 +1,57 @@
+#include "bench/compute/options.h"
+
+#include <CLI/CLI.hpp>
+
+namespace vuda::bench {
+
+const char* load_name(ComputeLoad load) {
+    switch (load) {
+        case ComputeLoad::kFma: return "fma";
+        case ComputeLoad::kMemory: return "memory";
+        case ComputeLoad::kTiny: return "tiny";
+    }
+    return "";
+}
+
+void add_compute_options(CLI::App& app, ComputeOptions& options, const std::string& prefix) {
+    const auto name = [&](const char* option) { return "--" + prefix + option; };
+    app.add_option_function<std::string>(
+           name("load"),
+           [&options](const std::string& value) {
+               options.load = value == "memory" ? ComputeLoad::kMemory
+                              : value == "tiny" ? ComputeLoad::kTiny
+                                                : ComputeLoad::kFma;
+           },
+           "What the kernels do: fma, memory or tiny")
+        ->check(CLI::IsMember({"fma", "memory", "tiny"}));
+    app.add_option(name("blocks"), options.blocks, "Blocks a launch; 0 = eight for each multiprocessor")
+        ->check(CLI::Range(0, 1 << 20))
+        ->capture_default_str();
+    app.add_option(name("threads"), options.threads, "Threads a block")
+        ->check(CLI::Range(32, 1024))
+        ->capture_default_str();
+    // fma's results are exact below 2^24.
+    app.add_option(name("iterations"), options.iterations, "Iterations of the kernel's loop")
+        ->check(CLI::Range(1, 1 << 23))
+        ->capture_default_str();
+    app.add_option(name("kernel-us"), options.kernel_us,
+                   "Choose the iterations so that a launch takes this many microseconds")
+        ->check(CLI::Range(0.0, 1e6));
+    app.add_option(name("bytes"), options.bytes, "Bytes that the memory load reads and writes")
+        ->check(CLI::Range(uint64_t{4096}, uint64_t{64} << 30))
+        ->capture_default_str();
+    app.add_option(name("smem"), options.shared_bytes, "Bytes of dynamic shared memory a block")
+        ->check(CLI::Range(0, 1 << 20))
+        ->capture_default_str();
+    app.add_option(name("warmup"), options.warmup, "Launches before the program counts as steady")
+        ->capture_default_str();
+    app.add_option(name("check-every"), options.check_every, "Launches between two looks at the results")
+        ->check(CLI::Range(1, 1 << 30))
+        ->capture_default_str();
+    app.add_option(name("cycles"), options.cycles, "Make and destroy the context this many times instead of measuring")
+        ->check(CLI::Range(0, 100000));
+    app.add_option(name("cycle-launches"), options.cycle_launches, "Launches in each cycle")->capture_default_str();
+    app.add_option(name("libcuda"), options.libcuda)->group("");
+}
+
+}  // namespace vuda::bench

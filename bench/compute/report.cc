@@ -1,0 +1,62 @@
+#include "bench/compute/report.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "bench/common/exit_code.h"
+#include "bench/common/run_options.h"
+
+namespace vuda::bench {
+
+bool ComputeReport::device_lost() const { return error && error->code == kDeviceLost; }
+
+int ComputeReport::exit_code() const {
+    if (error) return bench::exit_code(*error);
+    return result_errors == 0 ? kExitOk : kExitWrongResult;
+}
+
+nlohmann::ordered_json ComputeReport::to_json() {
+    nlohmann::ordered_json json;
+    json["program"] = "vuda-bench-compute";
+    json["gpu"] = gpu;
+    json["uuid"] = uuid.to_string();
+    json["driver"] = nvidia_driver_version();
+    json["cuda"] = cuda;
+    json["load"] = load_name(options.load);
+    json["blocks"] = options.blocks;
+    json["threads"] = options.threads;
+    json["iterations"] = options.iterations;
+    json["smem"] = options.shared_bytes;
+    json["init_ms"] = init_ms;
+    json["context_ms"] = context_ms.median();
+    json["kernels"] = latency_ms.size();
+    json["rate"] = seconds > 0 ? static_cast<double>(latency_ms.size()) / seconds : 0.0;
+    json["latency_p50_ms"] = latency_ms.percentile(50);
+    json["latency_p99_ms"] = latency_ms.percentile(99);
+    json["latency_max_ms"] = latency_ms.max();
+    json["launches"] = launches;
+    json["result_errors"] = result_errors;
+    if (options.cycles > 0) {
+        json["cycles"] = cycles;
+        json["context_max_ms"] = context_ms.max();
+    }
+    json["device_lost"] = device_lost();
+    json["seconds"] = seconds;
+    if (error) json["error"] = error->to_string();
+    return json;
+}
+
+std::string ComputeReport::to_text() {
+    char line[512];
+    std::snprintf(
+        line, sizeof line,
+        "%s, %s: %zu kernels in %.2f s = %.1f a second; latency p50 %.3f ms, p99 %.3f ms, max %.3f ms; context made in "
+        "%.1f ms; %llu launches checked, %llu wrong results",
+        gpu.c_str(), load_name(options.load), latency_ms.size(), seconds,
+        seconds > 0 ? static_cast<double>(latency_ms.size()) / seconds : 0.0, latency_ms.percentile(50),
+        latency_ms.percentile(99), latency_ms.max(), context_ms.median(), static_cast<unsigned long long>(launches),
+        static_cast<unsigned long long>(result_errors));
+    return line;
+}
+
+}  // namespace vuda::bench

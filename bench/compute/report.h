@@ -1,0 +1,35 @@
+// What one compute run found.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "bench/common/samples.h"
+#include "bench/compute/gpu.h"
+#include "bench/compute/options.h"
+
+namespace vuda::bench {
+
+struct ComputeReport {
+    ComputeOptions options;  // with the iterations and blocks that were used
+    std::string gpu;
+    Uuid uuid;
+    std::string cuda;       // version of the CUDA driver API
+    double init_ms = 0;     // cuInit and finding the GPU
+    Samples context_ms;     // one value for each context that was made
+    Samples latency_ms;     // of each measured launch, from submitting to synchronised
+    double seconds = 0;     // measured time
+    uint64_t launches = 0;  // all of them
+    uint64_t result_errors = 0;
+    uint32_t cycles = 0;  // completed ones
+    std::optional<Error> error;
+
+    bool device_lost() const;
+    int exit_code() const;
+    nlohmann::ordered_json to_json();
+    std::string to_text();
+};
+
+}  // namespace vuda::bench

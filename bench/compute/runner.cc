@@ -1,0 +1,140 @@
+#include "bench/compute/runner.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/common/clock.h"
+#include "bench/common/stop_signal.h"
+#include "bench/common/try.h"
+
+namespace vuda::bench {
+namespace {
+
+constexpr int kCalibrationRounds = 14;
+constexpr int kCalibrationLaunches = 9;
+constexpr double kCalibrationTolerance = 0.02;
+constexpr double kMaxIterations = 1 << 23;
+
+}  // namespace
+
+ComputeRunner::ComputeRunner(const ComputeOptions& options, const RunOptions& run) : run_(run) {
+    report_.options = options;
+}
+
+Status ComputeRunner::prepare() {
+    Status status = prepare_all();
+    if (!status.ok()) {
+        report_.error = status.error();
+        session_.reset();
+    }
+    return status;
+}
+
+Status ComputeRunner::run(StartGate& gate) {
+    Status status = run_all(gate);
+    if (!status.ok()) report_.error = status.error();
+    session_.reset();
+    return status;
+}
+
+Status ComputeRunner::prepare_all() {
+    const auto start = Clock::now();
+    auto api = CudaApi::load(report_.options.libcuda);
+    VUDA_BENCH_TRY(api);
+    auto gpu = open_cuda_gpu(*std::move(api), run_.device);
+    VUDA_BENCH_TRY(gpu);
+    gpu_ = *std::move(gpu);
+    report_.init_ms = ms_between(start, Clock::now());
+    report_.gpu = gpu_.name;
+    report_.uuid = gpu_.uuid;
+    report_.cuda = gpu_.cuda_version;
+    VUDA_BENCH_TRY(open_session());
+    if (report_.options.kernel_us > 0) VUDA_BENCH_TRY(calibrate());
+    for (uint32_t i = 0; i < report_.options.warmup && !stop_requested(); ++i) VUDA_BENCH_TRY(step(nullptr));
+    return look();
+}
+
+Status ComputeRunner::open_session() {
+    auto session = Session::open(gpu_, report_.options);
+    VUDA_BENCH_TRY(session);
+    session_ = *std::move(session);
+    report_.options.blocks = session_->blocks();
+    report_.context_ms.add(session_->context_ms());
+    return {};
+}
+
+Status ComputeRunner::calibrate() {
+    if (report_.options.load == ComputeLoad::kTiny)
+        return Error{Code::kInvalidArgument, "the tiny load has no length to choose", "leave --kernel-us out"};
+    const double target = report_.options.kernel_us / 1e3;
+    for (int round = 0; round < kCalibrationRounds && !stop_requested(); ++round) {
+        Samples times;
+        for (int i = 0; i < kCalibrationLaunches; ++i) {
+            const auto ms = session_->launch();
+            VUDA_BENCH_TRY(ms);
+            ++report_.launches;
+            if (i > 0) times.add(*ms);  // the first launch after a change warms caches and clocks
+        }
+        VUDA_BENCH_TRY(look());
+        const double measured = std::max(times.median(), 1e-4);
+        if (std::abs(measured - target) <= kCalibrationTolerance * target) return {};
+        const double factor = std::clamp(target / measured, 1.0 / 16, 16.0);
+        const double wanted = std::clamp(std::round(session_->iterations() * factor), 1.0, kMaxIterations);
+        if (static_cast<uint32_t>(wanted) == session_->iterations()) return {};
+        session_->set_iterations(static_cast<uint32_t>(wanted));
+        report_.options.iterations = session_->iterations();
+    }
+    return {};
+}
+
+Status ComputeRunner::step(Samples* latency) {
+    const auto ms = session_->launch();
+    VUDA_BENCH_TRY(ms);
+    ++report_.launches;
+    if (latency) latency->add(*ms);
+    return ++since_look_ >= report_.options.check_every ? look() : Status{};
+}
+
+Status ComputeRunner::look() {
+    since_look_ = 0;
+    const auto wrong = session_->check_results();
+    VUDA_BENCH_TRY(wrong);
+    report_.result_errors += *wrong;
+    return {};
+}
+
+Status ComputeRunner::run_all(StartGate& gate) {
+    VUDA_BENCH_TRY(gate.ready());
+    while (!stop_requested()) {
+        const auto started = gate.started();
+        VUDA_BENCH_TRY(started);
+        if (*started) break;
+        VUDA_BENCH_TRY(step(nullptr));
+    }
+    if (report_.options.cycles > 0) return run_cycles();
+
+    const auto start = Clock::now();
+    const auto end = run_.seconds > 0 ? start + from_seconds(run_.seconds) : Clock::time_point::max();
+    Status status;
+    while (status.ok() && !stop_requested() && Clock::now() < end) status = step(&report_.latency_ms);
+    report_.seconds = ms_between(start, Clock::now()) / 1e3;
+    VUDA_BENCH_TRY(status);
+    const auto linger_end = Clock::now() + from_seconds(run_.linger);
+    while (!stop_requested() && Clock::now() < linger_end) VUDA_BENCH_TRY(step(nullptr));
+    return look();
+}
+
+Status ComputeRunner::run_cycles() {
+    const auto start = Clock::now();
+    while (report_.cycles < report_.options.cycles && !stop_requested()) {
+        if (!session_) VUDA_BENCH_TRY(open_session());
+        for (uint32_t i = 0; i < report_.options.cycle_launches; ++i) VUDA_BENCH_TRY(step(&report_.latency_ms));
+        VUDA_BENCH_TRY(look());
+        session_.reset();
+        ++report_.cycles;
+    }
+    report_.seconds = ms_between(start, Clock::now()) / 1e3;
+    return {};
+}
+
+}  // namespace vuda::bench

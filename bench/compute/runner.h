@@ -1,0 +1,43 @@
+// The launch loop: launches, waits, checks, measures. All of it happens on the calling thread.
+#pragma once
+
+#include <memory>
+
+#include "base/result.h"
+#include "bench/common/gate.h"
+#include "bench/common/run_options.h"
+#include "bench/compute/report.h"
+#include "bench/compute/session.h"
+
+namespace vuda::bench {
+
+class ComputeRunner {
+ public:
+    ComputeRunner(const ComputeOptions& options, const RunOptions& run);
+
+    // Makes the context, chooses the iterations if asked, and warms up. On failure report().error says why, and run()
+    // must not be called.
+    Status prepare();
+    // Launches until measured (or does the cycles); counts as one party of `gate`. Ends with the context destroyed.
+    Status run(StartGate& gate);
+
+    ComputeReport& report() { return report_; }
+
+ private:
+    Status prepare_all();
+    Status run_all(StartGate& gate);
+    Status run_cycles();
+    Status open_session();
+    Status calibrate();
+    // One launch, and a look at the results when it is time. `latency` may be null.
+    Status step(Samples* latency);
+    Status look();
+
+    const RunOptions run_;
+    ComputeReport report_;
+    CudaGpu gpu_;
+    std::unique_ptr<Session> session_;
+    uint32_t since_look_ = 0;
+};
+
+}  // namespace vuda::bench

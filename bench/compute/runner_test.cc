@@ -1,0 +1,173 @@
+// The launch loop against fake_cuda.cc.
+#include "bench/compute/runner.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "bench/common/exit_code.h"
+
+namespace vuda::bench {
+namespace {
+
+class ComputeRunnerTest : public ::testing::Test {
+ protected:
+    ComputeRunnerTest() {
+        options_.libcuda = FAKE_LIBCUDA;
+        options_.iterations = 3;
+        options_.bytes = 64 << 10;
+        options_.warmup = 5;
+        options_.check_every = 16;
+        run_options_.seconds = 0.02;
+    }
+    ~ComputeRunnerTest() override {
+        for (const char* name :
+             {"FAKE_CUDA_NO_DEVICE", "FAKE_CUDA_FAULT_AT", "FAKE_CUDA_LOSE", "FAKE_CUDA_WRONG", "FAKE_CUDA_NS"})
+            ::unsetenv(name);
+    }
+
+    ComputeReport run() {
+        StartGate gate(run_options_.gate);
+        ComputeRunner runner(options_, run_options_);
+        if (runner.prepare().ok()) static_cast<void>(runner.run(gate));
+        return runner.report();
+    }
+
+    ComputeOptions options_;
+    RunOptions run_options_;
+};
+
+TEST_F(ComputeRunnerTest, EveryLoadRunsAndChecksItself) {
+    for (const ComputeLoad load : {ComputeLoad::kFma, ComputeLoad::kMemory, ComputeLoad::kTiny}) {
+        options_.load = load;
+        ComputeReport report = run();
+        ASSERT_FALSE(report.error) << report.error->to_string();
+        EXPECT_EQ(report.result_errors, 0u) << load_name(load);
+        EXPECT_GT(report.latency_ms.size(), 0u);
+        EXPECT_EQ(report.launches, report.latency_ms.size() + options_.warmup);
+        EXPECT_EQ(report.options.blocks, load == ComputeLoad::kTiny ? 1u : 16u);
+        EXPECT_EQ(report.exit_code(), kExitOk);
+        EXPECT_EQ(report.gpu, "Fake GPU");
+        EXPECT_EQ(report.cuda, "13.0");
+    }
+}
+
+TEST_F(ComputeRunnerTest, LostLaunchIsFoundByTheNextOne) {
+    for (const ComputeLoad load : {ComputeLoad::kFma, ComputeLoad::kMemory, ComputeLoad::kTiny}) {
+        options_.load = load;
+        ::setenv("FAKE_CUDA_LOSE", "9", 1);
+        ComputeReport report = run();
+        ASSERT_FALSE(report.error) << report.error->to_string();
+        EXPECT_GT(report.result_errors, 0u) << load_name(load);
+        EXPECT_EQ(report.exit_code(), kExitWrongResult);
+    }
+}
+
+TEST_F(ComputeRunnerTest, LastLaunchIsCheckedToo) {
+    options_.cycles = 1;
+    options_.cycle_launches = 7;
+    ::setenv("FAKE_CUDA_LOSE", "12", 1);  // 5 to warm up and 7: the last
+    EXPECT_EQ(run().result_errors, 16u);
+}
+
+TEST_F(ComputeRunnerTest, WrongArithmeticIsCountedOnce) {
+    ::setenv("FAKE_CUDA_WRONG", "7", 1);
+    ComputeReport report = run();
+    EXPECT_EQ(report.result_errors, 1u);
+    EXPECT_EQ(report.to_json()["result_errors"], 1);
+}
+
+TEST_F(ComputeRunnerTest, FaultIsADeviceLostWithItsExitCode) {
+    ::setenv("FAKE_CUDA_FAULT_AT", "20", 1);
+    ComputeReport report = run();
+    ASSERT_TRUE(report.error);
+    EXPECT_TRUE(report.device_lost());
+    EXPECT_EQ(report.exit_code(), kExitDeviceLost);
+    EXPECT_NE(report.error->text.find("CUDA_ERROR_LAUNCH_FAILED, 719"), std::string::npos) << report.error->text;
+    const auto json = report.to_json();
+    EXPECT_EQ(json["device_lost"], true);
+    EXPECT_EQ(json["launches"], 19);
+}
+
+TEST_F(ComputeRunnerTest, FaultWhileWarmingUpIsReportedToo) {
+    ::setenv("FAKE_CUDA_FAULT_AT", "2", 1);
+    EXPECT_TRUE(run().device_lost());
+}
+
+TEST_F(ComputeRunnerTest, CyclesMakeAndDestroyTheContext) {
+    options_.cycles = 4;
+    ComputeReport report = run();
+    ASSERT_FALSE(report.error) << report.error->to_string();
+    EXPECT_EQ(report.cycles, 4u);
+    EXPECT_EQ(report.context_ms.size(), 4u);
+    EXPECT_EQ(report.launches, options_.warmup + 4 * options_.cycle_launches);
+    EXPECT_EQ(report.to_json()["cycles"], 4);
+}
+
+TEST_F(ComputeRunnerTest, CalibrationFindsTheIterations) {
+    ::setenv("FAKE_CUDA_NS", "10000", 1);
+    options_.iterations = 1;
+    options_.kernel_us = 5000;
+    ComputeReport report = run();
+    ASSERT_FALSE(report.error) << report.error->to_string();
+    // 500 on an idle machine; fewer where waking up takes long.
+    EXPECT_GT(report.options.iterations, 100u);
+    EXPECT_LE(report.options.iterations, 520u);
+    EXPECT_EQ(report.result_errors, 0u);
+}
+
+TEST_F(ComputeRunnerTest, CalibratedMemoryLoadStaysRight) {
+    ::setenv("FAKE_CUDA_NS", "100000", 1);
+    options_.load = ComputeLoad::kMemory;
+    options_.iterations = 1;
+    options_.kernel_us = 1000;
+    EXPECT_EQ(run().result_errors, 0u);
+}
+
+TEST_F(ComputeRunnerTest, MissingDriverAndMissingDeviceAreUnavailable) {
+    ::setenv("FAKE_CUDA_NO_DEVICE", "1", 1);
+    ComputeReport report = run();
+    ASSERT_TRUE(report.error);
+    EXPECT_EQ(report.exit_code(), kExitNoDevice);
+    EXPECT_NE(report.error->text.find("no CUDA-capable device"), std::string::npos);
+
+    options_.libcuda = "libvuda-there-is-no-such-library.so";
+    report = run();
+    ASSERT_TRUE(report.error);
+    EXPECT_EQ(report.exit_code(), kExitNoDevice);
+
+    options_.libcuda = "libc.so.6";
+    report = run();
+    ASSERT_TRUE(report.error);
+    EXPECT_NE(report.error->text.find("has no cuInit"), std::string::npos) << report.error->text;
+}
+
+TEST_F(ComputeRunnerTest, DeviceIsChosenByUuidOrIndex) {
+    run_options_.device = "GPU-01020304-0506-0708-090a-0b0c0d0e0f10";
+    EXPECT_FALSE(run().error);
+    run_options_.device = "0";
+    EXPECT_FALSE(run().error);
+    for (const char* bad : {"1", "-1", "x", "GPU-ffffffff-0506-0708-090a-0b0c0d0e0f10"}) {
+        run_options_.device = bad;
+        EXPECT_TRUE(run().error) << bad;
+    }
+}
+
+TEST_F(ComputeRunnerTest, SharedMemoryOverTheLimitIsAnError) {
+    options_.shared_bytes = 65536;
+    EXPECT_FALSE(run().error);
+    options_.shared_bytes = 300000;
+    const ComputeReport report = run();
+    ASSERT_TRUE(report.error);
+    EXPECT_NE(report.error->text.find("300000 bytes of shared memory"), std::string::npos);
+}
+
+TEST_F(ComputeRunnerTest, TinyLoadCannotBeCalibrated) {
+    options_.load = ComputeLoad::kTiny;
+    options_.kernel_us = 10;
+    EXPECT_EQ(run().exit_code(), kExitUsage);
+}
+
+}  // namespace
+}  // namespace vuda::bench

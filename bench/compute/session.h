@@ -1,0 +1,58 @@
+// One CUDA context with the load's kernel, ready to launch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "bench/compute/gpu.h"
+#include "bench/compute/options.h"
+
+namespace vuda::bench {
+
+class Session {
+ public:
+    // Makes the context current on the calling thread, which must be the one that uses and destroys the session.
+    static Result<std::unique_ptr<Session>> open(const CudaGpu& gpu, const ComputeOptions& options);
+
+    Session(const Session&) = delete;
+    Session& operator=(const Session&) = delete;
+    ~Session();
+
+    // One launch, synchronised. Returns the milliseconds from submitting to synchronised.
+    Result<double> launch();
+
+    // Compares what the last launch left, and counts what kernels found wrong with the launches before it.
+    // Returns the number of wrong blocks and kernels since the last call.
+    Result<uint64_t> check_results();
+
+    // Also forgets what earlier launches left: the next one checks nothing.
+    void set_iterations(uint32_t iterations);
+    uint32_t iterations() const { return options_.iterations; }
+    uint32_t blocks() const { return options_.blocks; }
+    double context_ms() const { return context_ms_; }
+
+ private:
+    Session(const CudaGpu& gpu, const ComputeOptions& options);
+    Status open_all();
+    Status allocate(CUdeviceptr* pointer, size_t bytes);
+
+    const CudaGpu gpu_;
+    const CudaApi& api_;
+    ComputeOptions options_;
+    bool retained_ = false;
+    CUmodule module_ = nullptr;
+    CUfunction function_ = nullptr;
+    CUstream stream_ = nullptr;
+    CUdeviceptr marks_ = 0;   // one word a block
+    CUdeviceptr errors_ = 0;  // one word
+    CUdeviceptr data_ = 0;    // memory load
+    uint32_t vectors_ = 0;    // of 16 bytes in data_
+    uint32_t index_ = 0;      // of the next launch
+    uint32_t errors_seen_ = 0;
+    double context_ms_ = 0;
+    std::vector<uint32_t> host_marks_;
+};
+
+}  // namespace vuda::bench

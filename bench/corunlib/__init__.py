@@ -1,0 +1,1 @@
+"""The parts of bench/corun.py. Python's standard library only."""

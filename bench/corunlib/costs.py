@@ -1,0 +1,127 @@
+"""What sharing costs: attaching, the preload in every exec, and many attach/detach cycles."""
+
+import os
+import subprocess
+import time
+
+from .errors import RunFailed, XidSeen
+from .matrix import TSG_NAME, renderer_metrics
+from .results import row
+from .stats import summaries, summary
+
+ATTACH_BUDGET_MS = 30
+EXEC_BUDGET_MS = 0.5
+
+_EXEC_BLOCK = 20
+_SHORT_SECONDS = 0.05
+
+
+def _short_compute(runner, identity, shared):
+    words = runner.stack.run("--attach", TSG_NAME, "--require") if shared else runner.workload.native()
+    return runner.simple("compute", [*words, *runner.workload.compute(_SHORT_SECONDS, extra=["--warmup", "5"])], identity, 60)
+
+
+def attach_cost(runner, identity, repetitions, say):
+    """Milliseconds to make a CUDA context: GPU idle, beside a renderer in time slices, and attached to it."""
+    directory = runner.run_directory(identity)
+    values = {"alone-compute": [], "time-slicing": [], "shared": []}
+    try:
+        for _ in range(repetitions):
+            values["alone-compute"].append({"context_ms": _short_compute(runner, identity, False)["context_ms"]})
+        renderer = runner.start_renderer(directory, identity, True, 0)
+        try:
+            for _ in range(repetitions):
+                for config in ("time-slicing", "shared"):
+                    answer = _short_compute(runner, identity, config == "shared")
+                    values[config].append({"context_ms": answer["context_ms"]})
+            renderer.interrupt()
+            renderer.result(30, runner.guard)
+        finally:
+            renderer.kill()
+    finally:
+        runner.discard(directory, "attach-cost, renderer")
+    rows = [row("attach-cost", config, summaries(runs), 0, f"{repetitions} contexts") for config, runs in values.items()]
+    added = rows[2]["metrics"]["context_ms"]["median"] - rows[0]["metrics"]["context_ms"]["median"]
+    say(f"attach-cost: context creation {added:+.1f} ms against an idle GPU")
+    return rows, [_verdict("attach-cost: attaching adds", added, ATTACH_BUDGET_MS)]
+
+
+def _exec_block(env):
+    """Milliseconds for one exec of /bin/true, from posix_spawn to its end; mean over a block."""
+    start = time.perf_counter()
+    for _ in range(_EXEC_BLOCK):
+        pid = os.posix_spawn("/bin/true", ["/bin/true"], env)
+        os.waitpid(pid, 0)
+    return (time.perf_counter() - start) * 1000 / _EXEC_BLOCK
+
+
+def exec_cost(runner, say, count=200):
+    """What the preloaded shim adds to a program that never touches the GPU."""
+    words = runner.stack.run("--attach", TSG_NAME)
+    done = subprocess.run([*words, "/usr/bin/env", "-0"], capture_output=True, timeout=30, check=False)
+    preloaded = dict(entry.split("=", 1) for entry in os.fsdecode(done.stdout).split("\0") if "=" in entry)
+    if "LD_PRELOAD" not in preloaded:
+        raise RunFailed(f"vudactl run sets no LD_PRELOAD: {os.fsdecode(done.stderr).strip()[:300]}")
+    plain = {name: value for name, value in preloaded.items() if name != "LD_PRELOAD"}
+    _exec_block(plain)
+    _exec_block(preloaded)
+    blocks = max(1, count // _EXEC_BLOCK)
+    values = {"alone-compute": [], "shared": []}
+    for _ in range(blocks):
+        values["alone-compute"].append(_exec_block(plain))
+        values["shared"].append(_exec_block(preloaded))
+    notes = {"alone-compute": "without LD_PRELOAD", "shared": "with LD_PRELOAD, as vudactl run --attach sets it"}
+    rows = [
+        row("exec-cost", config, {"exec_ms": summary(runs)}, 0, f"{blocks * _EXEC_BLOCK} x /bin/true {notes[config]}")
+        for config, runs in values.items()
+    ]
+    added = rows[1]["metrics"]["exec_ms"]["median"] - rows[0]["metrics"]["exec_ms"]["median"]
+    say(f"exec-cost: {added:+.3f} ms an exec")
+    return rows, [_verdict("exec-cost: the preload adds", added, EXEC_BUDGET_MS)]
+
+
+def cycles(runner, identity, count, in_process, say):
+    """Attaches and detaches `count` times beside one renderer, which must not notice."""
+    directory = runner.run_directory(identity)
+    contexts = []
+    note = ""
+    try:
+        renderer = runner.start_renderer(directory, identity, True, 0)
+        try:
+            if in_process:
+                words = [*runner.stack.run("--attach", TSG_NAME, "--require")]
+                command = [*words, *runner.workload.compute(0, extra=["--warmup", "5", "--cycles", str(count)])]
+                answer = runner.simple("compute", command, identity, 60 + 3 * count)
+                contexts.append({"context_ms": answer["context_ms"]})
+                done = answer["cycles"]
+            else:
+                for done in range(1, count + 1):
+                    contexts.append({"context_ms": _short_compute(runner, identity, True)["context_ms"]})
+                    if done % 10 == 0:
+                        say(f"cycles: {done} of {count}")
+            renderer.interrupt()
+            answer = renderer.result(30, runner.guard)
+        finally:
+            renderer.kill()
+        runner.guard()
+        note = (
+            f"{done} cycles {'in one process' if in_process else 'of a process each'}; {answer['checked_frames']} frames checked, "
+            f"{answer['checksum_errors']} wrong"
+        )
+        metrics = summaries(contexts)
+        metrics.update(summaries([renderer_metrics(answer)]))
+        entries = [row("cycles", "shared", metrics, 0, note)]
+        good = answer["checksum_errors"] == 0 and done == count
+    except XidSeen as error:
+        entries = [row("cycles", "shared", summaries(contexts), len(runner.xids.seen), f"stopped at {error}")]
+        note, good = str(error), False
+    finally:
+        runner.discard(directory, "cycles, renderer")
+    say(f"cycles: {note}")
+    return entries, [f"{'ok    ' if good else 'MISSED'} cycles: {note}"]
+
+
+def _verdict(text, value, budget):
+    return f"{'ok    ' if value <= budget else 'MISSED'} {text} {value:.3f} ms (<= {budget} ms)"
+
+

@@ -1,0 +1,101 @@
+"""Runs the built benchmark programs as whole processes: Vulkan on whatever device there is, CUDA faked."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+BIN = os.environ["BENCH_BIN"]
+FAKE_LIBCUDA = os.environ["FAKE_LIBCUDA"]
+RENDER = [os.path.join(BIN, "vuda-bench-render"), "--json", "--width", "96", "--height", "64", "--iterations", "10"]
+COMPUTE = [os.path.join(BIN, "vuda-bench-compute"), "--json", "--libcuda", FAKE_LIBCUDA, "--iterations", "5"]
+BOTH = [
+    *[os.path.join(BIN, "vuda-bench-both"), "--json", "--compute-libcuda", FAKE_LIBCUDA, "--compute-iterations", "5"],
+    *["--render-width", "96", "--render-height", "64", "--render-iterations", "10"],
+]
+LIMIT = 60
+
+
+def run(command, **environment):
+    """(exit status, JSON, stderr)"""
+    env = dict(os.environ, **environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False, env=env)
+    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+
+class Programs(unittest.TestCase):
+    def test_render_prints_one_line(self):
+        status, answer, err = run([*RENDER, "--seconds", "0.2"])
+        self.assertEqual((status, err), (0, ""))
+        self.assertGreater(answer["frames"], 0)
+        self.assertEqual((answer["width"], answer["checksum_errors"], answer["device_lost"]), (96, 0, False))
+
+    def test_render_finds_a_wrong_frame(self):
+        status, answer, _ = run([*RENDER, "--seconds", "0.2", "--corrupt-frame", "2"])
+        self.assertEqual((status, answer["checksum_errors"]), (1, 1))
+
+    def test_compute_and_its_faults(self):
+        status, answer, err = run([*COMPUTE, "--seconds", "0.1"])
+        self.assertEqual((status, err), (0, ""))
+        self.assertGreater(answer["rate"], 0)
+        status, answer, err = run([*COMPUTE, "--seconds", "0.1"], FAKE_CUDA_FAULT_AT="60")
+        self.assertEqual((status, answer["device_lost"]), (75, True))
+        self.assertIn("CUDA_ERROR_LAUNCH_FAILED", err)
+        status, answer, _ = run([*COMPUTE, "--seconds", "0.1"], FAKE_CUDA_LOSE="60")
+        self.assertEqual(status, 1)
+        self.assertGreater(answer["result_errors"], 0)
+
+    def test_both_sides_of_one_process(self):
+        status, answer, _ = run([*BOTH, "--seconds", "0.2"])
+        self.assertEqual(status, 0)
+        self.assertGreater(answer["renderer"]["frames"], 0)
+        self.assertGreater(answer["compute"]["kernels"], 0)
+        for side, key in (("render", "renderer"), ("compute", "compute")):
+            status, answer, _ = run([*BOTH, "--seconds", "0.1", "--only", side])
+            self.assertEqual((status, list(answer)), (0, ["program", key]))
+
+    def test_one_side_that_fails_stops_the_other(self):
+        status, answer, _ = run([*BOTH, "--seconds", "0"], FAKE_CUDA_NO_DEVICE="1")
+        self.assertNotEqual(status, 0)
+        self.assertIn("the other side failed", answer["renderer"]["error"])
+        self.assertIn("no CUDA-capable device", answer["compute"]["error"])
+
+    def test_usage_errors(self):
+        for command in ([*RENDER, "--width", "0"], [*COMPUTE, "--load", "fast"], [*BOTH, "--only", "audio"]):
+            status, answer, err = run(command)
+            self.assertEqual((status, answer), (64, None))
+            self.assertNotEqual(err, "")
+
+    def test_gate_and_sigterm(self):
+        with tempfile.TemporaryDirectory() as directory:
+            ready, start = os.path.join(directory, "ready"), os.path.join(directory, "start")
+            command = [*RENDER, "--seconds", "0", "--ready-file", ready, "--start-file", start]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+                try:
+                    deadline = time.monotonic() + LIMIT
+                    while not os.path.exists(ready):
+                        self.assertIsNone(program.poll())
+                        self.assertLess(time.monotonic(), deadline)
+                        time.sleep(0.01)
+                    open(start, "w", encoding="ascii").close()
+                    # Frames are measured from here on; any number of them will do.
+                    program.send_signal(signal.SIGTERM)
+                    out, _ = program.communicate(timeout=LIMIT)
+                finally:
+                    program.kill()
+            self.assertEqual(program.returncode, 0)
+            self.assertEqual(json.loads(out)["checksum_errors"], 0)
+
+    def test_start_file_that_never_comes(self):
+        with tempfile.TemporaryDirectory() as directory:
+            start = os.path.join(directory, "start")
+            status, answer, _ = run([*COMPUTE, "--start-file", start, "--start-timeout", "0.2"])
+            self.assertEqual(status, 70)
+            self.assertIn(start, answer["error"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,138 @@
+"""A make-believe installation for testing bench/corun.py: programs that answer at once, and a vudactl that marks what it starts.
+
+What goes wrong is asked for by STUB_* environment variables (see STUB below)."""
+
+import os
+import stat
+import sys
+
+STUB = r'''
+import json, os, signal, socket, sys, time
+
+name = os.path.basename(sys.argv[0])
+arguments = sys.argv[1:]
+shared = os.environ.get("STUB_SHARED")
+
+
+def option(flag, default=None):
+    return arguments[arguments.index(flag) + 1] if flag in arguments else default
+
+
+def touch(path):
+    open(path, "w").close()
+
+
+def vudad():
+    if os.environ.get("STUB_NO_VUDAD"):
+        sys.exit("no GPU, no luck")
+    state = os.path.join(os.path.dirname(option("--socket")), "state")
+    os.mkdir(state)
+    os.chmod(state, 0o777)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.sendto(b"READY=1\nSTATUS=stub", os.environ["NOTIFY_SOCKET"])
+    signal.sigwait([signal.SIGTERM])
+
+
+def vudactl():
+    state = os.path.join(os.path.dirname(arguments[1]), "state")
+    words = arguments[2:]
+    registered, attached = (os.path.join(state, kind) for kind in ("registered", "attached"))
+    if words[0] == "status":
+        answer = {"daemon": {"driver": {"note": "simulated GPU 'stub'"}}, "tsgs": [], "sessions": []}
+        if os.path.exists(registered):
+            answer["tsgs"].append({"name": open(registered).read()})
+        if os.path.exists(attached):
+            answer["sessions"].append({"name": open(attached).read(), "attach_us": 12345, "channels_moved": 8})
+        print(json.dumps(answer))
+        return
+    env = dict(os.environ, LD_PRELOAD=os.environ.get("STUB_PRELOAD", ""))
+    for flag, path in (("--register", registered), ("--attach", attached)):
+        if flag in words:
+            with open(path, "w") as file:
+                file.write(words[words.index(flag) + 1])
+    if any(flag in words for flag in ("--register", "--attach", "--share")):
+        env["STUB_SHARED"] = "1"
+    if "--attach" in words and os.environ.get("STUB_REFUSE"):
+        sys.exit("vudactl: the daemon refused")
+    command = words[words.index("--") + 1:]
+    os.execvpe(command[0], command, env)
+
+
+def measured():
+    """What every load does: get ready, wait for the start, run, answer."""
+    stop = []
+    signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+    if option("--ready-file"):
+        touch(option("--ready-file"))
+    while option("--start-file") and not os.path.exists(option("--start-file")) and not stop:
+        time.sleep(0.005)
+    if os.environ.get("STUB_HANG") == name and shared:
+        time.sleep(600)
+    if os.environ.get("STUB_XID") and shared and name == "vuda-bench-compute":
+        with open(os.environ["STUB_XID"], "a") as file:
+            file.write("6,1,2,-;NVRM: Xid (PCI:0000:00:04): 31, pid=1, name=stub\n")
+        time.sleep(600)
+    seconds = float(option("--seconds", "0"))
+    end = time.monotonic() + (min(seconds, 0.02) if seconds else 600)
+    while time.monotonic() < end and not stop and "--cycles" not in arguments:
+        time.sleep(0.002)
+
+
+def renderer():
+    wrong = 1 if os.environ.get("STUB_WRONG_PIXELS") and shared else 0
+    checksum = "5eed" if os.environ.get("STUB_OTHER_IMAGE") and shared else "c0ffee"
+    return {
+        "gpu": "Stub GPU", "uuid": "GPU-1", "driver": "1.0", "iterations": 77, "fps": 99.0 if shared else 100.0,
+        "frame_p50_ms": 10.0, "frame_p99_ms": 10.5, "checksum": checksum, "checked_frames": 50, "checksum_errors": wrong,
+    }, wrong
+
+
+def compute():
+    return {
+        "uuid": os.environ.get("STUB_CUDA_UUID", "GPU-1"), "cuda": "13.0", "iterations": 88, "rate": 900.0 if shared else 1000.0,
+        "latency_p50_ms": 0.7, "latency_p99_ms": 0.8, "context_ms": 120.0 if shared else 100.0,
+        "cycles": int(option("--cycles", "0")),
+    }, 0
+
+
+if name in ("vudad", "vudactl"):
+    globals()[name]()
+elif name == "vuda-bench-both":
+    measured()
+    sides = {"render": renderer(), "compute": compute()}
+    only = option("--only")
+    keys = {"render": "renderer", "compute": "compute"}
+    print(json.dumps({keys[s]: answer for s, (answer, _) in sides.items() if only in (None, s)}))
+else:
+    measured()
+    if os.environ.get("STUB_LOST") and shared and "compute" in name:
+        print(json.dumps({"device_lost": True, "error": "the GPU was lost"}))
+        sys.exit(75)
+    answer, status = compute() if "compute" in name else renderer()
+    print(json.dumps(answer))
+    sys.exit(status)
+'''
+
+
+# Every user must reach the interpreter, which one under a home directory does not allow.
+INTERPRETER = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
+
+
+def make(directory):
+    """Fills directory/bin."""
+    programs = os.path.join(directory, "bin")
+    os.makedirs(programs)
+    for name in (
+        "vudad",
+        "vudactl",
+        "vuda-bench-render",
+        "vuda-bench-compute",
+        "vuda-bench-both",
+        "vuda-sim-renderer",
+        "vuda-sim-compute",
+    ):
+        path = os.path.join(programs, name)
+        with open(path, "w", encoding="ascii") as file:
+            file.write(f"#!{INTERPRETER}\n{STUB}")
+        os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    return directory

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Checks result files (docs/results/*.json) against the format that docs/results/README.md describes.
+
+  scripts/check_results.py [FILE or DIRECTORY]...     default: docs/results
+
+Prints one line for each fault and returns 1 if there are any. Needs Python's standard library only.
+"""
+
+import datetime
+import json
+import math
+import os
+import re
+import sys
+
+KEYS = ("experiment", "date", "gpu", "driver", "cuda", "commit", "command", "runs", "rows")
+ROW_KEYS = ("case", "config", "metrics", "xids", "note")
+SUMMARY_KEYS = ("median", "min", "max")
+CONFIGS = ("alone-renderer", "alone-compute", "time-slicing", "shared", "partitioned", "sliced", "tuned")
+
+RENDERER_METRICS = ("renderer_fps", "frame_p99_ms")
+COMPUTE_METRICS = ("compute_rate", "compute_p50_ms", "compute_p99_ms")
+CORUN_CASES = ("two-process", "one-process", "two-process-user")
+CORUN_CONFIGS = ("alone-renderer", "alone-compute", "time-slicing", "shared")
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*\Z")
+_METRIC = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*\Z")
+_COMMIT = re.compile(r"[0-9a-f]{7,40}(-dirty)?\Z")
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _check_keys(where, value, keys):
+    """Faults of an object that must have exactly these keys."""
+    if not isinstance(value, dict):
+        return [f"{where}: is not an object"]
+    faults = [f"{where}: '{key}' is missing" for key in keys if key not in value]
+    return faults + [f"{where}: '{key}' is not a known key" for key in value if key not in keys]
+
+
+def check_metric(where, name, value):
+    faults = [] if _METRIC.match(name) else [f"{where}: '{name}' is not a metric's name (lower case, words joined by _)"]
+    where = f"{where}, {name}"
+    shape = _check_keys(where, value, SUMMARY_KEYS)
+    if shape:
+        return faults + shape
+    for key in SUMMARY_KEYS:
+        if not _is_number(value[key]):
+            faults.append(f"{where}: {key} is not a finite number")
+    if not faults and not value["min"] <= value["median"] <= value["max"]:
+        faults.append(f"{where}: median {value['median']} is not within {value['min']} to {value['max']}")
+    return faults
+
+
+def required_metrics(experiment, config):
+    """Of a row without Xids. Other experiments than corun choose their metrics themselves, but have some."""
+    if experiment != "corun":
+        return ()
+    return {"alone-renderer": RENDERER_METRICS, "alone-compute": COMPUTE_METRICS}.get(config, RENDERER_METRICS + COMPUTE_METRICS)
+
+
+def check_row(where, experiment, row):
+    faults = _check_keys(where, row, ROW_KEYS)
+    if faults:
+        return faults
+    if not isinstance(row["case"], str) or not _NAME.match(row["case"]):
+        faults.append(f"{where}: case {row['case']!r} is not a name (lower case, digits, -)")
+    elif experiment == "corun" and row["case"] not in CORUN_CASES:
+        faults.append(f"{where}: corun has no case '{row['case']}'")
+    if row["config"] not in CONFIGS:
+        faults.append(f"{where}: config {row['config']!r} is none of {', '.join(CONFIGS)}")
+    if not _is_count(row["xids"]):
+        faults.append(f"{where}: xids is not a count")
+    if not isinstance(row["note"], str):
+        faults.append(f"{where}: note is not text")
+    if not isinstance(row["metrics"], dict):
+        return faults + [f"{where}: metrics is not an object"]
+    for name, value in row["metrics"].items():
+        faults += check_metric(where, name, value)
+    if row["xids"] == 0:
+        faults += [
+            f"{where}: metric '{name}' is missing"
+            for name in required_metrics(experiment, row["config"])
+            if name not in row["metrics"]
+        ]
+        if not row["metrics"]:
+            faults.append(f"{where}: has no metrics, and no Xid that would explain it")
+    if row["config"] == "alone-renderer":
+        faults += [f"{where}: a renderer alone has no '{name}'" for name in COMPUTE_METRICS if name in row["metrics"]]
+    if row["config"] == "alone-compute":
+        faults += [f"{where}: compute alone has no '{name}'" for name in RENDERER_METRICS if name in row["metrics"]]
+    return faults
+
+
+def check_document(document, name):
+    """All faults of one parsed result file; `name` is the file's name without .json."""
+    faults = _check_keys(name, document, KEYS)
+    if faults:
+        return faults
+    for key in ("experiment", "gpu", "driver", "cuda", "command"):
+        if not isinstance(document[key], str) or not document[key].strip():
+            faults.append(f"{name}: {key} is not a text with something in it")
+    if document["experiment"] != name:
+        faults.append(f"{name}: experiment {document['experiment']!r} is not the file's name")
+    try:
+        datetime.date.fromisoformat(document["date"])
+    except (TypeError, ValueError):
+        faults.append(f"{name}: date {document['date']!r} is not YYYY-MM-DD")
+    if not isinstance(document["commit"], str) or not _COMMIT.match(document["commit"]):
+        faults.append(f"{name}: commit {document['commit']!r} is not a commit's hash")
+    if not _is_count(document["runs"]) or document["runs"] == 0:
+        faults.append(f"{name}: runs is not a positive count")
+    if not isinstance(document["rows"], list) or not document["rows"]:
+        return faults + [f"{name}: rows is not a list with something in it"]
+    seen = set()
+    for number, row in enumerate(document["rows"], 1):
+        where = f"{name}, row {number}"
+        faults += check_row(where, document["experiment"], row)
+        key = (row.get("case"), row.get("config")) if isinstance(row, dict) else None
+        if key in seen:
+            faults.append(f"{where}: {key[0]}, {key[1]} is there twice")
+        seen.add(key)
+    if document["experiment"] == "corun" and not faults:
+        for case in dict.fromkeys(row["case"] for row in document["rows"]):
+            stopped = any(row["xids"] for row in document["rows"] if row["case"] == case)
+            missing = [config for config in CORUN_CONFIGS if (case, config) not in seen]
+            if missing and not stopped:
+                faults.append(f"{name}: case {case} lacks {', '.join(missing)}")
+    return faults
+
+
+def check_file(path):
+    name = os.path.basename(path).removesuffix(".json")
+
+    def refuse(text):
+        raise ValueError(f"{text} is not a number in JSON")
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file, parse_constant=refuse)
+    except (OSError, ValueError) as error:
+        return [f"{name}: {error}"]
+    return check_document(document, name)
+
+
+def find_files(arguments):
+    for argument in arguments:
+        if os.path.isdir(argument):
+            yield from sorted(os.path.join(argument, name) for name in os.listdir(argument) if name.endswith(".json"))
+        else:
+            yield argument
+
+
+def main(argv):
+    default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs", "results")
+    files = list(find_files(argv or [default]))
+    faults = [fault for path in files for fault in check_file(path)]
+    for fault in faults:
+        print(fault)
+    print(f"{len(files)} result files, {len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
