@@ -65,8 +65,9 @@ def parse_arguments(argv):
     load.add_argument("--compute-load", choices=("fma", "memory", "tiny"), default="fma")
     load.add_argument("--kernel-us", type=float, default=720, help="time of a launch, chosen once at the start")
     load.add_argument("--kernel-iterations", type=int, help="instead of --kernel-us")
-    load.add_argument("--blocks", type=int, default=0)
+    load.add_argument("--blocks", type=int, default=0, help="of a kernel; 0: as many as fill every multiprocessor")
     load.add_argument("--smem", type=int, default=0)
+    parser.add_argument("--experiment", default="corun", help="name of the matrix's result file; a variant of the load needs its own")
     cost = parser.add_argument_group("costs")
     cost.add_argument("--attach-runs", type=int, default=10, help="contexts of each kind for attach-cost")
     cost.add_argument("--cycle-count", type=int, default=50)
@@ -152,7 +153,7 @@ class Session:
                 result.keep_other_cases(cases)
             return result
 
-        self.corun = file("corun.json", "corun", options.cases)
+        self.corun = file(f"{options.experiment}.json", options.experiment, options.cases)
         self.costs = file("costs.json", "costs", options.cases)
         self.problems = []
         self.verdicts = []

@@ -1,4 +1,5 @@
-// Runs a fuzz target over files and folders named on the command line: keeps every corpus passing where there is no libFuzzer.
+// Runs a fuzz target over files and folders named on the command line: keeps every corpus passing where there is no
+// libFuzzer.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
