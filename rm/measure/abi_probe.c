@@ -1,27 +1,27 @@
-/* Prints the sizes and offsets on which rm/abi.h and rm/driver_table.cc rest, as the headers of one driver release have them.
-   Not part of the build: measure_abi.sh compiles it against a release's own headers. */
+/* Prints the sizes and offsets on which rm/abi.h and rm/driver_table.cc rest, as the headers of one driver release have
+   them. Not part of the build: measure_abi.sh compiles it against a release's own headers. */
 #include <stddef.h>
 #include <stdio.h>
 
 /* clang-format off: order matters */
-#include "nvtypes.h"
-#include "nvos.h"
 #include "alloc/alloc_channel.h"
+#include "class/cl0005.h"
+#include "class/cl0070.h"
 #include "class/cl0080.h"
 #include "class/cl2080.h"
-#include "class/cl0070.h"
-#include "class/cl0005.h"
+#include "ctrl/ctrl0000/ctrl0000gpu.h"
+#include "ctrl/ctrl0000/ctrl0000unix.h"
+#include "ctrl/ctrl2080/ctrl2080fifo.h"
+#include "ctrl/ctrl2080/ctrl2080gpu.h"
+#include "ctrl/ctrl2080/ctrl2080gr.h"
 #include "ctrl/ctrla06c.h"
 #include "ctrl/ctrla06f.h"
 #include "ctrl/ctrlc36f.h"
-#include "ctrl/ctrl0000/ctrl0000unix.h"
-#include "ctrl/ctrl0000/ctrl0000gpu.h"
-#include "ctrl/ctrl2080/ctrl2080gr.h"
-#include "ctrl/ctrl2080/ctrl2080gpu.h"
-#include "ctrl/ctrl2080/ctrl2080fifo.h"
-#include "nv_escape.h"
 #include "nv-ioctl.h"
 #include "nv-unix-nvos-params-wrappers.h"
+#include "nv_escape.h"
+#include "nvos.h"
+#include "nvtypes.h"
 #include "uvm_linux_ioctl.h"
 /* clang-format on */
 

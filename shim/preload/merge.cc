@@ -297,7 +297,7 @@ void Redirector::State::clean_up(uint32_t client_handle, uint32_t tsg_handle, st
     }
     if (merge.ctxshare != 0) objects->push_back(FreeObject{owner->file, client_handle, merge.ctxshare});
     objects->push_back(FreeObject{owner->file, client_handle, merge.shared});
-    if (merge.va_space->mirror_users == 1) {
+    if (++merge.va_space->leaving == merge.va_space->mirror_users) {
         for (const auto& [va, length] : merge.va_space->mirrors) ranges->push_back(UvmFreeRange{merge.uvm, va, length});
     }
 }
@@ -306,7 +306,9 @@ void Redirector::State::clean_up(uint32_t client_handle, uint32_t tsg_handle, st
 void Redirector::State::end_merge(Tsg* t, const Refusal& why) {
     if (t->merge == nullptr) return;
     const Merge& merge = *t->merge;
-    if (--merge.va_space->mirror_users == 0) merge.va_space->mirrors.clear();
+    VaSpace& space = *merge.va_space;
+    if (space.leaving > 0) --space.leaving;
+    if (--space.mirror_users == 0) space.mirrors.clear();
     Notice gone;
     gone.kind = merge.turn_open ? Notice::Kind::kAttachDone : Notice::Kind::kDetached;
     gone.turn = merge.turn_open && merge.attach;

@@ -69,6 +69,7 @@ Plan Redirector::before(const Call& call) {
 }
 
 Plan Redirector::attached(const Plan& plan, const Call& call, const Offer& offer) {
+    if (plan.intent.kind == Intent::Kind::kFree) return state_->before_free(call, true);
     if (!offer.ok) {
         const Reason reason = plan.disposition == Plan::Disposition::kWait ? Reason::kBusy : Reason::kAttachFailed;
         return state_->decline(call, plan.intent, {reason, 0, 0, 0}, false);
@@ -170,9 +171,9 @@ Plan Redirector::after(const Plan& plan, const Call& call, const Outcome& outcom
             return done;
         case Intent::Kind::kSchedule: s.scheduled(intent, status); return done;
         case Intent::Kind::kFree:
-            s.track(call, outcome);
-            // The shared handle is gone even if RM then refused to free what the program named.
+            // First: the shared handle is gone even if RM then refused to free what the program named.
             s.forget_freed(load<rm::FreeArgs>(call.arg));
+            s.track(call, outcome);
             return done;
         case Intent::Kind::kOldWay:
             // CUDA's context share did not come back to CUDA's own group: RM has it no more.

@@ -266,12 +266,13 @@ TEST_F(RedirectorTest, FreeingTheContextTakesEverythingBack) {
     EXPECT_EQ(p_.offered_group()->channels, 2u);
     EXPECT_EQ(p_.offered_group()->veids, (std::set<uint32_t>{0, 1}));
     EXPECT_TRUE(p_.has_notice(Notice::Kind::kDetached));
-    // Channels first, then the context share, the shared group, CUDA's own; the ranges last.
+    // Channels first, then the context share, the shared group, the ranges that nothing reads any more; CUDA's own
+    // last.
     ASSERT_EQ(rm_.log.size(), 8u + 1 + 1 + 1 + 2);
     EXPECT_EQ(rm_.log[8], "free 5c000016");
     EXPECT_TRUE(rm_.log[9].starts_with("free 5ada"));
-    EXPECT_EQ(rm_.log[10], "free 5c000015");
-    EXPECT_EQ(rm_.log[11], "unrange 51f0000");
+    EXPECT_EQ(rm_.log[10], "unrange 51f0000");
+    EXPECT_EQ(rm_.log[12], "free 5c000015");
 }
 
 TEST_F(RedirectorTest, FreeingDeviceOrClientTakesEverythingBack) {

@@ -253,20 +253,29 @@ void Redirector::State::forget_freed(const rm::FreeArgs& args) {
         const auto moved = [&](const auto& entry) { return entry.second.moved && entry.second.tsg == group.first; };
         std::erase_if(owner->channels, moved);
         std::erase_if(owner->ctxshares, moved);
+        group.second.merge->va_space->merging = false;
         end_merge(&group.second, {});
     }
 }
 
-Plan Redirector::State::before_free(const Call& call) {
+Plan Redirector::State::before_free(const Call& call, bool impatient) {
     Plan plan;
     const auto args = load<rm::FreeArgs>(call.arg);
     Client* owner = client(args.hRoot);
     if (owner == nullptr) return plan;
     for (const auto& [handle, t] : owner->tsgs) {
-        if (t.merge == nullptr) continue;
-        if (!frees(args, handle, t)) continue;
+        if (t.merge == nullptr || !frees(args, handle, t)) continue;
+        if (t.merge->va_space->merging && !impatient) {
+            plan = {};
+            plan.disposition = Plan::Disposition::kWait;
+            plan.intent.kind = Intent::Kind::kFree;
+            return plan;
+        }
         plan.intent.kind = Intent::Kind::kFree;
-        clean_up(args.hRoot, handle, &plan.before, &plan.after);
+        clean_up(args.hRoot, handle, &plan.before, &plan.before);
+    }
+    for (const auto& [handle, t] : owner->tsgs) {
+        if (t.merge != nullptr && frees(args, handle, t)) t.merge->va_space->merging = true;
     }
     plan.on_failure = Plan::OnFailure::kIgnore;
     return plan;

@@ -22,7 +22,10 @@ struct VaSpace {
     // that shares; the last of these takes them away.
     std::map<uint64_t, uint64_t> mirrors;
     unsigned mirror_users = 0;
-    bool merging = false;  // one at a time: the mirrors are being made
+    unsigned leaving = 0;  // of these, on their way out: planned and not yet ended
+    // One merge or end of a merge at a time: between its plan and its outcome the mirrors are being made or taken away,
+    // and who counts users meanwhile counts wrong.
+    bool merging = false;
 };
 
 struct Ctxshare {
@@ -143,7 +146,8 @@ struct Redirector::State {
     Plan answer_ok(const Call& call) const;
     Plan before_alloc(const Call& call);
     Plan before_control(const Call& call);
-    Plan before_free(const Call& call);
+    // `impatient`: another merge in the same address space took too long; go on beside it.
+    Plan before_free(const Call& call, bool impatient = false);
     Plan before_uvm(const Call& call);
     static bool frees(const rm::FreeArgs& args, uint32_t tsg_handle, const Tsg& tsg);
     void forget_freed(const rm::FreeArgs& args);
