@@ -1,0 +1,46 @@
+// vudad.toml: what it may say, and errors that lead to the line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "daemon/acceptor.h"
+#include "daemon/registry.h"
+
+namespace vuda::daemon {
+
+// The defaults are those of config/vudad.toml (a test compares them).
+struct Config {
+    std::string control_socket = "/run/vuda/vudad.sock";
+    std::string handle_socket = "/run/vuda/handles.sock";
+    uint32_t control_mode = 0666;
+    uint32_t handle_mode = 0666;
+
+    std::string log_level = "info";
+
+    ConnectionLimits connections;
+    Settings settings;
+
+    bool sim = false;
+    std::string sim_preset = "h200";
+
+    bool operator==(const Config&) const;
+};
+
+// `file` is for the messages. Errors are INVALID_ARGUMENT and read "FILE:LINE: KEY: what is wrong"; the first one found
+// is reported.
+Result<Config> parse_config(std::string_view text, const std::string& file);
+
+// NOT_FOUND or PERMISSION_DENIED when the file cannot be read.
+Result<Config> load_config(const std::string& file);
+
+// Keys whose change takes effect only at the next start, by name; empty: a reload applies everything.
+std::vector<std::string> needs_restart(const Config& running, const Config& wanted);
+
+// "trace" .. "off"
+bool valid_log_level(std::string_view level);
+
+}  // namespace vuda::daemon

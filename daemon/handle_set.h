@@ -1,0 +1,56 @@
+// The exported RM objects that stand for one TSG: its own fd and those of its control buffers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "daemon/fd_reaper.h"
+#include "vuda/v1/session.pb.h"
+
+namespace vuda::daemon {
+
+// Largest set that one TSG may have. Real renderers: about 84 (docs/wire-protocol.md).
+inline constexpr size_t kHandlesPerSet = 4096;
+inline constexpr size_t kHandlesPerFrame = 64;
+
+struct HeldHandle {
+    v1::HandleKind kind = v1::HANDLE_KIND_UNSPECIFIED;
+    uint64_t va = 0;
+    uint64_t length = 0;
+    uint64_t offset = 0;
+    UniqueFd fd;
+};
+
+// Immutable once stored, and shared: a transfer that is under way keeps the set it began with while a newer one takes
+// its place. vudad never looks into the fds (fstat on a hostile FUSE file can block); RM does when somebody imports
+// them.
+class HandleSet {
+ public:
+    explicit HandleSet(FdReaper& reaper) : reaper_(reaper) {}
+    HandleSet(const HandleSet&) = delete;
+    HandleSet& operator=(const HandleSet&) = delete;
+    ~HandleSet();
+
+    const std::vector<HeldHandle>& items() const { return items_; }
+    size_t size() const { return items_.size(); }
+
+    // Adds one frame's handles. INVALID_ARGUMENT: not exactly one TSG, first; fields that make no sense; more or fewer
+    // fds than handles. RESOURCE_EXHAUSTED: more than `limit` in all. After an error the set is unusable; every fd has
+    // an owner all the same.
+    Status append(const v1::HandleBundle& bundle, std::vector<UniqueFd> fds, size_t limit);
+
+ private:
+    FdReaper& reaper_;
+    std::vector<HeldHandle> items_;
+};
+
+using HandleSetPtr = std::shared_ptr<const HandleSet>;
+
+// The handles [first, first + count) as one frame's message; `last` when the set ends there.
+v1::HandleBundle bundle_of(const HandleSet& set, size_t first, size_t count);
+
+}  // namespace vuda::daemon

@@ -1,0 +1,28 @@
+#include "daemon/process_watch.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+namespace vuda::daemon {
+
+ProcessWatch::ProcessWatch(boost::asio::io_context& loop, const Peer& peer, std::function<void()> ended)
+    : pidfd_(loop) {
+    if (!peer.pidfd) return;
+    // A duplicate: several connections of one process may watch it, and epoll wants each descriptor once.
+    const int fd = ::fcntl(peer.pidfd->get(), F_DUPFD_CLOEXEC, 0);
+    boost::system::error_code error;
+    if (fd >= 0) pidfd_.assign(fd, error);
+    if (fd < 0 || error) {
+        // The end of the connection still shows.
+        spdlog::warn("cannot watch {} for its end: out of file descriptors?", peer.describe());
+        return;
+    }
+    pidfd_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                      [alive = alive_, ended = std::move(ended)](const boost::system::error_code& failed) {
+                          if (!failed && *alive) ended();
+                      });
+}
+
+}  // namespace vuda::daemon

@@ -1,0 +1,440 @@
+#include "daemon/registry.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/registry_state.h"
+#include "daemon/text.h"
+
+namespace vuda::daemon {
+namespace {
+
+constexpr int kAllowListLimit = 64;
+
+Result<Uuid> gpu_of(const std::string& bytes) {
+    Uuid uuid;
+    if (bytes.size() == uuid.bytes.size()) std::copy(bytes.begin(), bytes.end(), uuid.bytes.begin());
+    if (uuid.is_nil()) return Error{Code::kInvalidArgument, "the GPU UUID must be 16 bytes, not all zero", ""};
+    return uuid;
+}
+
+std::string who(const Peer& peer, const std::string& program) {
+    return "pid " + std::to_string(peer.pid()) + " (" + program + "), uid " + std::to_string(peer.uid);
+}
+
+}  // namespace
+
+bool valid_name(std::string_view name) {
+    if (name.empty() || name.size() > 64 || name.front() == '.' || name.front() == '-') return false;
+    return std::all_of(name.begin(), name.end(), [](char c) {
+        return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+               c == '-';
+    });
+}
+
+Registry::Registry(Identity identity, Settings settings, Clock clock, TokenSource tokens, Hooks hooks)
+    : identity_(std::move(identity)),
+      settings_(std::move(settings)),
+      clock_(std::move(clock)),
+      tokens_(std::move(tokens)),
+      hooks_(std::move(hooks)) {}
+
+Registry::~Registry() = default;
+
+Registry::Session* Registry::find(SessionId id) {
+    const auto found = sessions_.find(id);
+    return found == sessions_.end() ? nullptr : found->second.get();
+}
+
+Registry::Tsg* Registry::find_turn(uint64_t serial) {
+    for (auto& [name, tsg] : tsgs_) {
+        if (tsg->turn && tsg->turn->serial == serial) return tsg.get();
+    }
+    return nullptr;
+}
+
+void Registry::reply(Session& session, uint64_t id, v1::ServerMessage message) {
+    if (id == 0) return;  // the client wants no answer
+    message.set_id(id);
+    session.sink->send(message);
+}
+
+void Registry::reply_error(Session& session, uint64_t id, const Error& error) {
+    v1::ServerMessage message;
+    *message.mutable_error() = to_proto(error);
+    reply(session, id, std::move(message));
+}
+
+void Registry::emit(const char* kind, std::string_view name, const Session& session, const Error* reason) {
+    if (!hooks_.event) return;
+    v1::Event event;
+    event.set_monotonic_us(static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::microseconds>(clock_().time_since_epoch()).count()));
+    event.set_kind(kind);
+    event.set_name(std::string(name));
+    event.set_session_id(session.id);
+    v1::PeerInfo& peer = *event.mutable_peer();
+    peer.set_pid(static_cast<uint32_t>(session.peer.pid()));
+    peer.set_uid(session.peer.uid);
+    peer.set_gid(session.peer.gid);
+    peer.set_program(session.program);
+    if (reason != nullptr) *event.mutable_reason() = to_proto(*reason);
+    hooks_.event(event);
+}
+
+void Registry::update_deadline() {
+    const std::optional<TimePoint> next = next_deadline();
+    if (next == announced_deadline_) return;
+    announced_deadline_ = next;
+    if (hooks_.deadline) hooks_.deadline(next);
+}
+
+Result<SessionId> Registry::open_session(const Peer& peer, Transport transport, const v1::Hello& hello,
+                                         uint64_t request_id, SessionSink& sink) {
+    const auto others = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+        return entry.second->peer.uid == peer.uid && entry.second->peer.process != peer.process;
+    });
+    if (static_cast<uint64_t>(others) >= settings_.sessions_per_uid) {
+        return Error{Code::kResourceExhausted,
+                     "uid " + std::to_string(peer.uid) + " has " + std::to_string(others) + " sessions, the limit",
+                     "raise [limits] sessions_per_uid in vudad.toml"};
+    }
+    replace_sessions_of(peer.process);
+
+    auto session = std::make_unique<Session>();
+    session->id = ++last_session_;
+    session->peer = peer;
+    session->transport = transport;
+    session->sink = &sink;
+    session->program = hello.program().empty() ? peer.program : clean_text(hello.program(), kProgramLimit);
+    session->client_version = clean_text(hello.client_version(), kProgramLimit);
+    session->driver_version = clean_text(hello.driver_version(), kProgramLimit);
+    session->since = clock_();
+
+    v1::ServerMessage message;
+    v1::HelloReply& answer = *message.mutable_hello_reply();
+    answer.set_features(identity_.features & hello.features());
+    answer.set_daemon_version(identity_.version);
+    answer.set_session_id(session->id);
+    answer.set_simulated(identity_.simulated);
+    answer.set_handle_socket(identity_.handle_socket);
+    reply(*session, request_id, std::move(message));
+
+    ++counters_.sessions_opened;
+    Session& kept = *(sessions_[session->id] = std::move(session));
+    emit("session-open", "", kept);
+    update_deadline();
+    return kept.id;
+}
+
+void Registry::replace_sessions_of(const ProcessKey& process) {
+    std::vector<SessionId> old;
+    for (const auto& [id, session] : sessions_) {
+        if (session->peer.process == process) old.push_back(id);
+    }
+    const Error reason{Code::kAborted, "replaced by a newer session of the same process", ""};
+    for (const SessionId id : old) {
+        SessionSink* sink = find(id)->sink;
+        close_session(id, reason);
+        sink->close(reason);
+    }
+}
+
+void Registry::close_session(SessionId id, const Error& reason) {
+    Session* session = find(id);
+    if (session == nullptr) return;
+    // Its own name first, so that no turn on it starts below.
+    if (!session->owned.empty()) {
+        remove_tsg(session->owned, Error{Code::kUnavailable,
+                                         "the owner of '" + session->owned + "', " +
+                                             who(session->peer, session->program) + ", went away",
+                                         "start the renderer again"});
+    }
+    if (const auto waits = tsgs_.find(session->pending); waits != tsgs_.end()) {
+        Tsg& tsg = *waits->second;
+        if (tsg.turn && tsg.turn->waiter.session == id) {
+            tokens_.revoke(tsg.turn->token);
+            tsg.turn.reset();
+            ++counters_.attach_failures;
+            emit("attach-failed", tsg.name, *session, &reason);
+        }
+        std::erase_if(tsg.queue, [id](const Waiter& waiter) { return waiter.session == id; });
+        session->pending.clear();
+        start_next(tsg);
+    }
+    if (session->tsg != 0) {
+        emit("detach", session->attached_name, *session, &reason);
+        leave_tsg(*session);
+    }
+    emit("session-close", "", *session, &reason);
+    sessions_.erase(id);
+    update_deadline();
+}
+
+void Registry::remove_tsg(const std::string& name, const Error& reason) {
+    const auto found = tsgs_.find(name);
+    if (found == tsgs_.end()) return;
+    // Taken out first: what follows must not find the name any more.
+    const std::unique_ptr<Tsg> tsg = std::move(found->second);
+    tsgs_.erase(found);
+    if (tsg->turn) fail_turn(*tsg, reason);
+    for (const Waiter& waiter : tsg->queue) fail_waiter(waiter, *tsg, reason);
+    for (const auto& [id, attached] : tsg->attached) {
+        // Their channels live on in the TSG, which RM keeps for them: this is news, not an order to stop.
+        Session* session = find(id);
+        if (session == nullptr) continue;
+        session->reason = reason;
+        v1::ServerMessage message;
+        *message.mutable_detach_command()->mutable_reason() = to_proto(reason);
+        session->sink->send(message);
+    }
+    if (Session* owner = find(tsg->owner); owner != nullptr) {
+        owner->owned.clear();
+        owner->state = v1::SHARING_STATE_IDLE;
+        emit("unregister", tsg->name, *owner, &reason);
+    }
+}
+
+void Registry::receive(SessionId id, const v1::ClientMessage& message) {
+    Session* session = find(id);
+    if (session == nullptr) return;
+    switch (message.body_case()) {
+        case v1::ClientMessage::kRegisterRequest:
+            on_register(*session, message.id(), message.register_request());
+            break;
+        case v1::ClientMessage::kUnregisterRequest:
+            on_unregister(*session, message.id(), message.unregister_request());
+            break;
+        case v1::ClientMessage::kAttachRequest: on_attach(*session, message.id(), message.attach_request()); break;
+        case v1::ClientMessage::kAttachDone: on_attach_done(*session, message.id(), message.attach_done()); break;
+        case v1::ClientMessage::kDetachNotice: on_detach_notice(*session, message.detach_notice()); break;
+        case v1::ClientMessage::kStateReport: on_state_report(*session, message.state_report()); break;
+        case v1::ClientMessage::kExportRefused: on_export_refused(*session, message.export_refused()); break;
+        case v1::ClientMessage::kHello:
+            reply_error(*session, message.id(),
+                        {Code::kFailedPrecondition, "Hello was said already in this session", ""});
+            break;
+        case v1::ClientMessage::BODY_NOT_SET:
+            // A newer client: it is told, and the session goes on.
+            reply_error(*session, message.id(),
+                        {Code::kUnimplemented, "this vudad (" + identity_.version + ") does not know the request", ""});
+            break;
+    }
+    update_deadline();
+}
+
+void Registry::on_register(Session& session, uint64_t id, const v1::RegisterRequest& request) {
+    const auto refuse = [&](Error error) { reply_error(session, id, error); };
+    if (!valid_name(request.name())) {
+        return refuse({Code::kInvalidArgument, "'" + clean_text(request.name(), 64) + "' is not a valid name",
+                       "1 to 64 of A-Z a-z 0-9 . _ - and neither '.' nor '-' first"});
+    }
+    const Result<Uuid> gpu = gpu_of(request.gpu_uuid());
+    if (!gpu) return refuse(gpu.error());
+    if (request.allow_uids_size() > kAllowListLimit || request.allow_gids_size() > kAllowListLimit) {
+        return refuse({Code::kResourceExhausted,
+                       "more than " + std::to_string(kAllowListLimit) + " allowed users or groups", "use a group"});
+    }
+    if (!session.owned.empty() && session.owned != request.name()) {
+        return refuse({Code::kFailedPrecondition, "this process owns '" + session.owned + "' already",
+                       "unregister that name first"});
+    }
+    const AllowList allow{{request.allow_uids().begin(), request.allow_uids().end()},
+                          {request.allow_gids().begin(), request.allow_gids().end()}};
+
+    if (const auto taken = tsgs_.find(request.name()); taken != tsgs_.end()) {
+        Tsg& tsg = *taken->second;
+        if (tsg.owner != session.id) {
+            const Session& owner = *find(tsg.owner);
+            return refuse({Code::kAlreadyExists,
+                           "the name '" + tsg.name + "' is taken by " + who(owner.peer, owner.program),
+                           "choose another name or end that program"});
+        }
+        if (tsg.gpu == *gpu) {
+            tsg.allow = allow;
+            tsg.faulted = false;  // the renderer says that it has a working TSG again
+            if (session.state == v1::SHARING_STATE_FAULTED) session.state = v1::SHARING_STATE_IDLE;
+            v1::ServerMessage message;
+            message.mutable_register_reply();
+            return reply(session, id, std::move(message));
+        }
+        // Another GPU is another TSG.
+        remove_tsg(request.name(),
+                   {Code::kUnavailable, "'" + request.name() + "' moved to " + gpu->to_string(), "attach again"});
+    }
+
+    const auto names = std::count_if(tsgs_.begin(), tsgs_.end(), [&](const auto& entry) {
+        return find(entry.second->owner)->peer.uid == session.peer.uid;
+    });
+    if (static_cast<uint64_t>(names) >= settings_.names_per_uid) {
+        return refuse(
+            {Code::kResourceExhausted,
+             "uid " + std::to_string(session.peer.uid) + " has " + std::to_string(names) + " names, the limit",
+             "raise [limits] names_per_uid in vudad.toml"});
+    }
+    auto tsg = std::make_unique<Tsg>();
+    tsg->id = ++last_tsg_;
+    tsg->name = request.name();
+    tsg->gpu = *gpu;
+    tsg->owner = session.id;
+    tsg->allow = allow;
+    tsg->since = clock_();
+    tsgs_[request.name()] = std::move(tsg);
+    session.owned = request.name();
+    session.reason.reset();
+    if (session.state == v1::SHARING_STATE_FAULTED) session.state = v1::SHARING_STATE_IDLE;
+    ++counters_.registrations;
+    emit("register", request.name(), session);
+    v1::ServerMessage message;
+    message.mutable_register_reply();
+    reply(session, id, std::move(message));
+}
+
+void Registry::on_unregister(Session& session, uint64_t id, const v1::UnregisterRequest& request) {
+    if (session.owned.empty() || session.owned != request.name()) {
+        return reply_error(session, id,
+                           {Code::kNotFound, "this process does not own '" + clean_text(request.name(), 64) + "'", ""});
+    }
+    remove_tsg(request.name(), {Code::kUnavailable, "the owner withdrew '" + request.name() + "'", ""});
+    v1::ServerMessage message;
+    message.mutable_unregister_reply();
+    reply(session, id, std::move(message));
+}
+
+void Registry::on_state_report(Session& session, const v1::StateReport& report) {
+    std::optional<Error> reason;
+    if (report.has_reason()) reason = from_proto(report.reason());
+    switch (report.state()) {
+        case v1::SHARING_STATE_IDLE:
+        case v1::SHARING_STATE_UNSHARED:
+        // Channels that were moved in an earlier life of this daemon; how many and where, only that one knew.
+        case v1::SHARING_STATE_SHARING: break;
+        case v1::SHARING_STATE_FAULTED:
+            ++counters_.faults;
+            // Only the owner's word closes the name: an attacher could lie to keep others out.
+            if (const auto owned = tsgs_.find(session.owned); owned != tsgs_.end()) {
+                Tsg& tsg = *owned->second;
+                tsg.faulted = true;
+                const Error error{Code::kFailedPrecondition, "the TSG '" + tsg.name + "' has faulted",
+                                  "restart the renderer"};
+                if (tsg.turn) fail_turn(tsg, error);
+                for (const Waiter& waiter : std::exchange(tsg.queue, {})) fail_waiter(waiter, tsg, error);
+            }
+            emit("faulted", session.owned.empty() ? session.attached_name : session.owned, session,
+                 reason ? &*reason : nullptr);
+            break;
+        default: return;  // the registry knows the others better than the client
+    }
+    session.state = report.state();
+    session.reason = std::move(reason);
+}
+
+Status Registry::detach(SessionId id, const Peer& caller) {
+    Session* session = find(id);
+    if (session == nullptr) return Error{Code::kNotFound, "no session " + std::to_string(id), "see vudactl status"};
+    if (!may_control(caller, session->peer)) {
+        return Error{Code::kPermissionDenied,
+                     "session " + std::to_string(id) + " belongs to uid " + std::to_string(session->peer.uid),
+                     "only that user and root may detach it"};
+    }
+    const Error reason{Code::kCancelled, "detached by uid " + std::to_string(caller.uid), ""};
+    if (const auto waits = tsgs_.find(session->pending); waits != tsgs_.end()) {
+        Tsg& tsg = *waits->second;
+        if (tsg.turn && tsg.turn->waiter.session == id) fail_turn(tsg, reason);
+        for (auto waiter = tsg.queue.begin(); waiter != tsg.queue.end(); ++waiter) {
+            if (waiter->session != id) continue;
+            const Waiter copy = *waiter;
+            tsg.queue.erase(waiter);
+            fail_waiter(copy, tsg, reason);
+            break;
+        }
+        start_next(tsg);
+    }
+    if (!session->owned.empty()) {
+        remove_tsg(session->owned, {Code::kUnavailable, "an operator withdrew '" + session->owned + "'", ""});
+    }
+    v1::ServerMessage message;
+    *message.mutable_detach_command()->mutable_reason() = to_proto(reason);
+    session->sink->send(message);
+    session->reason = reason;
+    emit("detach-command", session->attached_name, *session, &reason);
+    update_deadline();
+    return {};
+}
+
+std::optional<TimePoint> Registry::next_deadline() const {
+    std::optional<TimePoint> next;
+    const auto consider = [&](TimePoint t) {
+        if (!next || t < *next) next = t;
+    };
+    for (const auto& [name, tsg] : tsgs_) {
+        if (tsg->turn) consider(tsg->turn->deadline);
+        for (const Waiter& waiter : tsg->queue) consider(waiter.deadline);
+    }
+    return next;
+}
+
+size_t Registry::sessions_sharing() const {
+    return static_cast<size_t>(
+        std::count_if(sessions_.begin(), sessions_.end(), [](const auto& entry) { return entry.second->tsg != 0; }));
+}
+
+size_t Registry::handle_count() const {
+    size_t sum = 0;
+    for (const auto& [name, tsg] : tsgs_) sum += tsg->handles ? tsg->handles->size() : 0;
+    return sum;
+}
+
+size_t Registry::waiting_count() const {
+    size_t sum = 0;
+    for (const auto& [name, tsg] : tsgs_) sum += tsg->queue.size() + (tsg->turn ? 1 : 0);
+    return sum;
+}
+
+void Registry::fill_status(v1::StatusReply& out) const {
+    const TimePoint now = clock_();
+    const auto age = [now](TimePoint since) {
+        return static_cast<uint64_t>(std::chrono::duration_cast<Milliseconds>(now - since).count());
+    };
+    const auto fill_peer = [](v1::PeerInfo& info, const Session& session) {
+        info.set_pid(static_cast<uint32_t>(session.peer.pid()));
+        info.set_uid(session.peer.uid);
+        info.set_gid(session.peer.gid);
+        info.set_program(session.program);
+    };
+    for (const auto& [name, tsg] : tsgs_) {
+        v1::TsgInfo& info = *out.add_tsgs();
+        info.set_name(name);
+        info.set_gpu_uuid(std::string(tsg->gpu.bytes.begin(), tsg->gpu.bytes.end()));
+        info.set_owner_session(tsg->owner);
+        fill_peer(*info.mutable_owner(), *sessions_.at(tsg->owner));
+        info.set_exported(tsg->handles != nullptr);
+        info.set_control_buffers(tsg->handles ? static_cast<uint32_t>(tsg->handles->size() - 1) : 0);
+        info.set_channels(tsg->channels_in_use());
+        for (const auto& [id, attached] : tsg->attached) info.add_attached_sessions(id);
+        info.set_since_ms(age(tsg->since));
+        for (const uid_t uid : tsg->allow.uids) info.add_allow_uids(uid);
+        for (const gid_t gid : tsg->allow.gids) info.add_allow_gids(gid);
+    }
+    for (const auto& [id, session] : sessions_) {
+        v1::SessionInfo& info = *out.add_sessions();
+        info.set_session_id(id);
+        fill_peer(*info.mutable_peer(), *session);
+        info.set_role(session->role());
+        info.set_state(session->shown_state());
+        info.set_name(!session->attached_name.empty() ? session->attached_name
+                      : !session->pending.empty()     ? session->pending
+                                                      : session->owned);
+        info.set_channels_moved(session->channels_moved);
+        info.set_veid(session->veid);
+        info.set_control_buffers(session->control_buffers);
+        info.set_attach_us(session->attach_us);
+        if (session->reason) *info.mutable_reason() = to_proto(*session->reason);
+        info.set_client_version(session->client_version);
+        info.set_driver_version(session->driver_version);
+        info.set_transport(session->transport == Transport::kFrames ? "frames" : "grpc");
+        info.set_since_ms(age(session->since));
+    }
+}
+
+}  // namespace vuda::daemon

@@ -1,0 +1,197 @@
+// The daemon's domain core: sessions, names, and who is let into which TSG when.
+//
+// Pure logic: no socket, no thread, no clock of its own. Sessions are told things through SessionSink, the rest of the
+// daemon through callbacks, time is asked of a Clock. All calls come from one thread, and nothing called from here may
+// call back into the registry.
+//
+// An attach is a *turn* on the name: at most one at a time, because a TSG-level schedule looks at every channel of the
+// group, also at those that another program is still setting up. A turn goes: ExportRequest to the owner (push token)
+// -> owner pushes its handles -> AttachReply to the attacher (pull token) -> attacher pulls and imports -> AttachDone.
+// Every step has a deadline, and whatever ends either session ends the turn.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/uuid.h"
+#include "daemon/access.h"
+#include "daemon/clock.h"
+#include "daemon/handle_set.h"
+#include "daemon/peer.h"
+#include "daemon/token.h"
+#include "vuda/v1/control.pb.h"
+#include "vuda/v1/session.pb.h"
+
+namespace vuda::daemon {
+
+using SessionId = uint64_t;
+
+// Hardware limit of channels in one TSG.
+inline constexpr uint32_t kChannelsPerTsg = 128;
+inline constexpr uint32_t kVeidLimit = 64;
+
+enum class Transport { kFrames, kGrpc };
+
+// The way from the registry to one session's process. Both calls queue and return at once.
+class SessionSink {
+ public:
+    virtual void send(const v1::ServerMessage& message) = 0;
+    // Nothing more will be sent; deliver what is queued, then end the connection.
+    virtual void close(const Error& reason) = 0;
+
+ protected:
+    ~SessionSink() = default;
+};
+
+// What may change while the daemon runs (SIGHUP).
+struct Settings {
+    // Per user id, root included: a runaway program of root is as much of a nuisance.
+    uint32_t sessions_per_uid = 256;
+    uint32_t names_per_uid = 16;
+    uint32_t handles_per_uid = 16384;  // fds held for one user's TSGs
+
+    Milliseconds attach_default{2000};  // AttachRequest.deadline_ms = 0
+    Milliseconds attach_max{10000};     // longer requests are cut to this
+    Milliseconds export_limit{1000};    // owner: ExportRequest to the last HandlePush
+    Milliseconds turn_limit{2000};      // attacher: AttachReply to AttachDone
+
+    AllowList attach;  // who may attach to any name, whatever its owner said
+};
+
+// What HelloReply says.
+struct Identity {
+    std::string version;
+    std::string handle_socket;
+    uint64_t features = 0;
+    bool simulated = false;
+};
+
+struct Counters {
+    uint64_t sessions_opened = 0;
+    uint64_t registrations = 0;
+    uint64_t attaches = 0;         // AttachDone with SHARING
+    uint64_t attach_failures = 0;  // refused, timed out, or reported as failed
+    uint64_t exports = 0;          // complete handle sets received
+    uint64_t tokens_refused = 0;
+    uint64_t faults = 0;         // StateReport FAULTED
+    uint64_t attach_us_sum = 0;  // of AttachDone.attach_us with SHARING
+};
+
+// What a push may bring.
+struct PushTicket {
+    uint64_t turn = 0;
+    size_t handle_limit = 0;
+};
+
+struct PullTicket {
+    HandleSetPtr handles;
+    uint32_t channels_in_use = 0;
+};
+
+class Registry {
+ public:
+    struct Hooks {
+        std::function<void(const v1::Event&)> event;
+        // The earliest deadline changed; call expire() then.
+        std::function<void(std::optional<TimePoint>)> deadline;
+    };
+
+    Registry(Identity identity, Settings settings, Clock clock, TokenSource tokens, Hooks hooks);
+    Registry(const Registry&) = delete;
+    Registry& operator=(const Registry&) = delete;
+
+    void set_settings(const Settings& settings) { settings_ = settings; }
+    const Settings& settings() const { return settings_; }
+
+    // A process connected and said Hello. An older session of the same process is closed and replaced: after execve the
+    // process is the same and its former program is gone. `sink` must outlive the session, i.e. stay valid until
+    // close_session() or its close().
+    Result<SessionId> open_session(const Peer& peer, Transport transport, const v1::Hello& hello, uint64_t request_id,
+                                   SessionSink& sink);
+    // Any message but Hello.
+    void receive(SessionId session, const v1::ClientMessage& message);
+    // The connection or the process ended. Unknown ids are ignored (the session may have been replaced).
+    void close_session(SessionId session, const Error& reason);
+
+    // Transfers on the handle socket. A ticket stays good only while its turn lasts.
+    Result<PushTicket> begin_push(std::string_view token, const Peer& peer);
+    Status complete_push(const PushTicket& ticket, HandleSetPtr handles, uint32_t channels_in_use);
+    void abandon_push(const PushTicket& ticket, const Error& reason);
+    Result<PullTicket> redeem_pull(std::string_view token, const Peer& peer);
+
+    // Operator's request: tells the session to stop sharing; withdraws the names it owns.
+    Status detach(SessionId session, const Peer& caller);
+
+    std::optional<TimePoint> next_deadline() const;
+    void expire();
+
+    void fill_status(v1::StatusReply& reply) const;
+
+    const Counters& counters() const { return counters_; }
+    size_t session_count() const { return sessions_.size(); }
+    size_t sessions_sharing() const;
+    size_t name_count() const { return tsgs_.size(); }
+    size_t handle_count() const;
+    size_t waiting_count() const;
+
+ private:
+    struct Session;
+    struct Tsg;
+    struct Waiter;
+    struct Turn;
+
+    Session* find(SessionId id);
+    Tsg* find_turn(uint64_t serial);
+
+    // registry.cc
+    void on_register(Session& session, uint64_t id, const v1::RegisterRequest& request);
+    void on_unregister(Session& session, uint64_t id, const v1::UnregisterRequest& request);
+    void on_state_report(Session& session, const v1::StateReport& report);
+    void replace_sessions_of(const ProcessKey& process);
+    void remove_tsg(const std::string& name, const Error& reason);
+    void reply(Session& session, uint64_t id, v1::ServerMessage message);
+    void reply_error(Session& session, uint64_t id, const Error& error);
+    void emit(const char* kind, std::string_view name, const Session& session, const Error* reason = nullptr);
+    void update_deadline();
+
+    // registry_attach.cc
+    void on_attach(Session& session, uint64_t id, const v1::AttachRequest& request);
+    void on_attach_done(Session& session, uint64_t id, const v1::AttachDone& done);
+    void on_detach_notice(Session& session, const v1::DetachNotice& notice);
+    void on_export_refused(Session& session, const v1::ExportRefused& refused);
+    Status admissible(const Session& session, const Waiter& waiter, const Tsg& tsg);
+    void start_next(Tsg& tsg);
+    void fail_turn(Tsg& tsg, const Error& error);
+    void fail_waiter(const Waiter& waiter, const Tsg& tsg, const Error& error);
+    void leave_tsg(Session& session);
+
+    Identity identity_;
+    Settings settings_;
+    Clock clock_;
+    TokenTable tokens_;
+    Hooks hooks_;
+    Counters counters_;
+    std::map<SessionId, std::unique_ptr<Session>> sessions_;
+    std::map<std::string, std::unique_ptr<Tsg>, std::less<>> tsgs_;
+    SessionId last_session_ = 0;
+    uint64_t last_tsg_ = 0;
+    uint64_t last_turn_ = 0;
+    std::optional<TimePoint> announced_deadline_;
+
+ public:
+    ~Registry();
+};
+
+// 1..64 of [A-Za-z0-9._-], not starting with '.' or '-': safe in paths, shell words and metric labels.
+bool valid_name(std::string_view name);
+
+}  // namespace vuda::daemon

@@ -1,0 +1,107 @@
+// The registry's records. Included by its sources only.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "daemon/registry.h"
+
+namespace vuda::daemon {
+
+struct Registry::Session {
+    SessionId id = 0;
+    Peer peer;
+    Transport transport = Transport::kFrames;
+    SessionSink* sink = nullptr;
+    std::string program;
+    std::string client_version;
+    std::string driver_version;
+    TimePoint since;
+
+    std::string owned;  // name it registered; empty: none
+    v1::SharingState state = v1::SHARING_STATE_IDLE;
+    std::optional<Error> reason;
+
+    // As attacher. `tsg` outlives the name: channels stay in a TSG whose owner went away.
+    std::string attached_name;
+    uint64_t tsg = 0;      // 0: not attached
+    bool compute = false;  // has asked to attach at least once
+    uint32_t channels_moved = 0;
+    uint32_t veid = 0;
+    uint32_t control_buffers = 0;
+    uint32_t attach_us = 0;
+
+    std::string pending;  // name it waits for or has its turn on; empty: none
+    // A turn that was taken away after AttachReply: the import may finish all the same, and then its channels count.
+    struct Overdue {
+        std::string name;
+        uint64_t tsg = 0;
+        uint32_t channels = 0;
+    };
+    std::optional<Overdue> overdue;
+
+    v1::SharingState shown_state() const {
+        if (tsg != 0 && state != v1::SHARING_STATE_FAULTED) return v1::SHARING_STATE_SHARING;
+        if (!pending.empty()) return v1::SHARING_STATE_WAITING;
+        if (!owned.empty() && state != v1::SHARING_STATE_FAULTED) return v1::SHARING_STATE_REGISTERED;
+        return state;
+    }
+    v1::Role role() const {
+        if (!owned.empty()) return v1::ROLE_RENDERER;
+        return compute ? v1::ROLE_COMPUTE : v1::ROLE_TOOL;
+    }
+};
+
+struct Registry::Waiter {
+    SessionId session = 0;
+    uint64_t request = 0;
+    uint32_t channels = 0;
+    Uuid gpu;
+    TimePoint deadline;
+};
+
+struct Registry::Turn {
+    enum class Phase { kExport, kImport };  // until AttachReply; until AttachDone
+    uint64_t serial = 0;
+    Waiter waiter;
+    Phase phase = Phase::kExport;
+    Token token{};
+    TimePoint deadline;
+};
+
+struct Registry::Tsg {
+    uint64_t id = 0;
+    std::string name;
+    Uuid gpu;
+    SessionId owner = 0;
+    AllowList allow;
+    TimePoint since;
+    bool faulted = false;
+
+    HandleSetPtr handles;
+    uint32_t owner_channels = 0;
+    struct Attached {
+        uint32_t channels = 0;
+        std::set<uint32_t> veids;
+    };
+    std::map<SessionId, Attached> attached;
+
+    std::deque<Waiter> queue;
+    std::optional<Turn> turn;
+
+    uint32_t channels_in_use() const {
+        uint32_t sum = owner_channels;
+        for (const auto& [id, one] : attached) sum += one.channels;
+        return sum;
+    }
+    uint32_t veids_used() const {
+        uint32_t sum = 0;
+        for (const auto& [id, one] : attached) sum += static_cast<uint32_t>(one.veids.size());
+        return sum;
+    }
+};
+
+}  // namespace vuda::daemon

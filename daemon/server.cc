@@ -1,0 +1,290 @@
+#include "daemon/server.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <optional>
+#include <utility>
+
+#include "daemon/driver_facts.h"
+#include "daemon/event_hub.h"
+#include "daemon/frame_server.h"
+#include "daemon/grpc_server.h"
+#include "daemon/log.h"
+#include "daemon/metrics.h"
+#include "daemon/notify.h"
+#include "daemon/sim_process.h"
+
+namespace vuda::daemon {
+namespace {
+
+constexpr uint64_t kFeatures = v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH;
+
+std::string sim_socket_for(const Config& config) {
+    if (!config.sim) return "";
+    return config.control_socket.substr(0, config.control_socket.rfind('/') + 1) + "sim.sock";
+}
+
+// The audit log: one line for each thing that changes who shares with whom.
+void log_event(const v1::Event& event) {
+    const bool failed = event.kind() == "attach-failed" || event.kind() == "faulted";
+    const bool quiet = event.kind() == "session-open" || event.kind() == "session-close";
+    const auto level = failed ? spdlog::level::warn : quiet ? spdlog::level::debug : spdlog::level::info;
+    spdlog::log(level, "{}{}{} session {} pid {} ({}) uid {}{}{}", event.kind(), event.name().empty() ? "" : " ",
+                event.name(), event.session_id(), event.peer().pid(), event.peer().program(), event.peer().uid(),
+                event.has_reason() ? ": " : "", event.reason().text());
+}
+
+}  // namespace
+
+struct Server::Impl {
+    Impl(boost::asio::io_context& io, ServerOptions given)
+        : loop(io),
+          options(std::move(given)),
+          sim_socket(sim_socket_for(options.config)),
+          started(std::chrono::steady_clock::now()),
+          log_limit(steady_clock()),
+          event_log_limit(steady_clock()),
+          deadline(io),
+          watchdog(io, notify) {}
+
+    Status bind(std::optional<Listener>& out, const char* name, const std::string& path, uint32_t mode) {
+        UniqueFd passed = pick_socket(options.passed, name, path);
+        Result<Listener> listener = passed ? Listener::adopt(std::move(passed)) : Listener::bind(path, mode);
+        if (!listener) return listener.error();
+        out.emplace(*std::move(listener));
+        return {};
+    }
+
+    void arm(std::optional<TimePoint> when) {
+        deadline.cancel();
+        if (!when) return;
+        deadline.expires_at(*when);
+        deadline.async_wait([this](const boost::system::error_code& error) {
+            if (!error && registry) registry->expire();
+        });
+    }
+
+    void say_ready() {
+        const std::string text = status_text();
+        spdlog::info("vudad {} serves {} and {}", VUDA_VERSION, control->path(), handles->path());
+        notify.ready(text);
+        watchdog.start();
+        if (on_ready) on_ready();
+    }
+
+    std::string status_text() const {
+        return std::to_string(registry->session_count()) + " sessions, " + std::to_string(registry->name_count()) +
+               " names, " + std::to_string(registry->sessions_sharing()) + " sharing" +
+               (options.config.sim ? ", simulated GPU" : "");
+    }
+
+    v1::DaemonInfo info() const {
+        v1::DaemonInfo out;
+        out.set_version(VUDA_VERSION);
+        out.set_pid(static_cast<uint32_t>(::getpid()));
+        out.set_uptime_ms(static_cast<uint64_t>(
+            std::chrono::duration_cast<Milliseconds>(std::chrono::steady_clock::now() - started).count()));
+        out.set_socket(control->path());
+        out.set_handle_socket(handles->path());
+        out.set_simulated(options.config.sim);
+        out.set_sim_socket(sim_socket);
+        DriverFacts driver;
+        if (options.config.sim) {
+            driver = {"", v1::DRIVER_VERDICT_SUPPORTED, "simulated GPU '" + options.config.sim_preset + "'"};
+        } else {
+            driver = read_driver_facts();
+        }
+        out.set_driver_version(driver.version);
+        out.set_driver_verdict(driver.verdict);
+        out.set_driver_note(driver.note);
+        return out;
+    }
+
+    std::string metrics() const {
+        using enum MetricsText::Type;
+        const Counters& count = registry->counters();
+        MetricsText text;
+        const auto one = [&text](const char* name, MetricsText::Type type, const char* help, double value) {
+            text.family(name, type, help);
+            text.sample(value);
+        };
+        text.family("vuda_build_info", kGauge, "Version of the daemon.");
+        text.sample(1, {{"version", VUDA_VERSION}, {"simulated", options.config.sim ? "true" : "false"}});
+        one("vuda_sessions", kGauge, "Processes with a session.", static_cast<double>(registry->session_count()));
+        one("vuda_sessions_sharing", kGauge, "Processes whose channels run in a named TSG.",
+            static_cast<double>(registry->sessions_sharing()));
+        one("vuda_tsgs", kGauge, "Registered names.", static_cast<double>(registry->name_count()));
+        one("vuda_attach_waiting", kGauge, "Attaches that wait for their turn or have it.",
+            static_cast<double>(registry->waiting_count()));
+        one("vuda_handles", kGauge, "Exported RM objects that the daemon holds.",
+            static_cast<double>(registry->handle_count()));
+        text.family("vuda_connections", kGauge, "Open connections.");
+        text.sample(static_cast<double>(grpc->connections()), {{"socket", "control"}});
+        text.sample(static_cast<double>(frames->connections()), {{"socket", "handles"}});
+        one("vuda_reaper_backlog", kGauge, "Descriptors from peers that wait to be closed.",
+            static_cast<double>(reaper.backlog()));
+        one("vuda_sessions_total", kCounter, "Sessions opened.", static_cast<double>(count.sessions_opened));
+        one("vuda_registrations_total", kCounter, "Names registered.", static_cast<double>(count.registrations));
+        text.family("vuda_attaches_total", kCounter, "Attach attempts that ended.");
+        text.sample(static_cast<double>(count.attaches), {{"result", "sharing"}});
+        text.sample(static_cast<double>(count.attach_failures), {{"result", "failed"}});
+        one("vuda_attach_seconds_total", kCounter, "Time that attaching took, as the programs report it.",
+            static_cast<double>(count.attach_us_sum) / 1e6);
+        one("vuda_exports_total", kCounter, "Handle sets received from owners.", static_cast<double>(count.exports));
+        one("vuda_faults_total", kCounter, "TSG faults that programs reported.", static_cast<double>(count.faults));
+        one("vuda_tokens_refused_total", kCounter, "Transfers with a token that was wrong, used, or another's.",
+            static_cast<double>(count.tokens_refused));
+        one("vuda_protocol_errors_total", kCounter, "Connections ended because the peer broke the protocol.",
+            static_cast<double>(protocol_errors));
+        return std::move(text).take();
+    }
+
+    void on_event(const v1::Event& event) {
+        // What an ordinary client can cause as often as it likes must not fill the journal.
+        const bool repeated = event.kind() == "attach-failed" || event.kind() == "faulted";
+        if (!repeated) {
+            log_event(event);
+        } else if (const auto held = event_log_limit.admit(event.peer().uid(), event.kind().c_str())) {
+            log_event(event);
+            if (*held > 0)
+                spdlog::warn("{} more {} events of uid {} were not logged", *held, event.kind(), event.peer().uid());
+        }
+        hub.publish(event);
+        if (!status_due) {
+            // After the registry has finished what it is doing.
+            status_due = true;
+            boost::asio::post(loop, [this] {
+                status_due = false;
+                if (!stopping && ready) notify.status(status_text());
+            });
+        }
+    }
+
+    boost::asio::io_context& loop;
+    ServerOptions options;
+    const std::string sim_socket;
+    const TimePoint started;
+    RateLimiter log_limit;
+    RateLimiter event_log_limit;
+    EventHub hub;
+    FdReaper reaper;
+    uint64_t protocol_errors = 0;
+    boost::asio::steady_timer deadline;
+    Notify notify;
+    Watchdog watchdog;
+    std::function<void()> on_ready;
+    bool ready = false;
+    bool stopping = false;
+    bool status_due = false;
+
+    std::optional<Listener> control;
+    std::optional<Listener> handles;
+    std::optional<Registry> registry;
+    std::optional<ProtocolContext> protocol;
+    std::optional<FrameServer> frames;
+    std::optional<GrpcServer> grpc;
+    std::optional<SimProcess> sim;
+};
+
+Server::Server(boost::asio::io_context& loop, ServerOptions options)
+    : impl_(std::make_unique<Impl>(loop, std::move(options))) {}
+Server::~Server() = default;
+
+Status Server::start(std::function<void()> ready, std::function<void(const Error&)> failed) {
+    Impl& im = *impl_;
+    const Config& config = im.options.config;
+    if (config.control_socket == config.handle_socket) {
+        return Error{Code::kInvalidArgument, "both sockets are " + config.control_socket, "they must differ"};
+    }
+    if (Status ok = im.bind(im.control, "control", config.control_socket, config.control_mode); !ok) return ok;
+    if (Status ok = im.bind(im.handles, "handles", config.handle_socket, config.handle_mode); !ok) return ok;
+    for (const PassedSocket& extra : im.options.passed) {
+        spdlog::warn("the service manager passed a socket '{}' that is not used",
+                     extra.name.empty() ? extra.path : extra.name);
+    }
+    im.options.passed.clear();
+
+    im.registry.emplace(Identity{VUDA_VERSION, im.handles->path(), kFeatures, config.sim}, config.settings,
+                        steady_clock(), random_token,
+                        Registry::Hooks{[&im](const v1::Event& event) { im.on_event(event); },
+                                        [&im](std::optional<TimePoint> when) { im.arm(when); }});
+    im.protocol.emplace(ProtocolContext{*im.registry, im.reaper, im.log_limit, steady_clock(),
+                                        im.options.protocol_limits, im.protocol_errors});
+    im.frames.emplace(im.loop, im.handles->fd(), *im.protocol, im.options.peer_reader, im.log_limit);
+    GrpcServer::Options grpc_options;
+    grpc_options.idle_ms = im.options.grpc_idle_ms;
+    im.grpc.emplace(ControlContext{im.loop, *im.registry, im.hub, im.log_limit, [&im] { return im.info(); },
+                                   [&im] { return im.metrics(); }, kFeatures},
+                    im.control->fd(), im.options.peer_reader, grpc_options);
+    im.frames->set_limits(config.connections);
+    im.grpc->set_limits(config.connections);
+    if (Status ok = im.grpc->start(); !ok) return ok;
+    im.frames->start();
+
+    im.on_ready = std::move(ready);
+    const auto announce = [&im] {
+        im.ready = true;
+        im.say_ready();
+    };
+    if (!config.sim) {
+        boost::asio::post(im.loop, [&im, announce] {
+            if (!im.stopping) announce();
+        });
+        return {};
+    }
+    im.sim.emplace(im.loop, SimOptions{im.options.simd, im.sim_socket, config.sim_preset});
+    im.sim->start([&im, announce, failed = std::move(failed)](const Status& status) {
+        if (im.stopping) return;
+        if (status) {
+            announce();
+        } else if (failed) {
+            failed(status.error());
+        }
+    });
+    return {};
+}
+
+void Server::reload(const Config& config) {
+    Impl& im = *impl_;
+    im.notify.reloading();
+    for (const std::string& key : needs_restart(im.options.config, config)) {
+        spdlog::warn("{} changed; that takes effect at the next start", key);
+    }
+    im.registry->set_settings(config.settings);
+    im.frames->set_limits(config.connections);
+    im.grpc->set_limits(config.connections);
+    set_log_level(config.log_level);
+    im.options.config.settings = config.settings;
+    im.options.config.connections = config.connections;
+    im.options.config.log_level = config.log_level;
+    spdlog::info("configuration reloaded");
+    im.notify.ready(im.status_text());
+}
+
+void Server::stop(std::function<void()> done) {
+    Impl& im = *impl_;
+    if (std::exchange(im.stopping, true)) return;
+    im.notify.stopping();
+    im.watchdog.stop();
+    im.frames->stop();
+    im.sim.reset();
+    im.grpc->stop([this, done = std::move(done)] {
+        Impl& server = *impl_;
+        server.deadline.cancel();
+        server.control.reset();
+        server.handles.reset();
+        spdlog::info("vudad stopped");
+        if (done) done();
+    });
+}
+
+const std::string& Server::control_socket() const { return impl_->control->path(); }
+const std::string& Server::handle_socket() const { return impl_->handles->path(); }
+size_t Server::frame_connections() const { return impl_->frames->connections(); }
+size_t Server::grpc_connections() const { return impl_->grpc->connections(); }
+FdReaper& Server::reaper() { return impl_->reaper; }
+
+}  // namespace vuda::daemon
