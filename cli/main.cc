@@ -1,0 +1,225 @@
+// vudactl: run programs so that they share a GPU, and look after the daemon.
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/daemon_client.h"
+#include "cli/query_commands.h"
+#include "cli/run_command.h"
+#include "cli/run_environment.h"
+
+namespace vuda::cli {
+namespace {
+
+constexpr int kExitUsage = 64;
+constexpr int kExitSoftware = 70;
+
+struct Arguments {
+    std::string socket;
+    bool json = false;
+    RunOptions run;
+    bool no_layer = false;
+    std::vector<std::string> command;
+    std::string root;
+    uint64_t session = 0;
+    std::string name;
+    std::string value;
+    v1::SetSloRequest slo;
+    double frame_ms = 0, frame_miss = 0, latency_ms = 0, latency_miss = 0, throughput = 0;
+    bool clear = false;
+};
+
+class RunFormatter : public CLI::Formatter {
+ public:
+    std::string make_usage(const CLI::App*, std::string name) const override {
+        return "Usage: " + name + " [OPTIONS] -- PROGRAM [ARGUMENTS]\n";
+    }
+};
+
+// `vudactl [options] run [options] -- PROGRAM ...`: from the first "--" on, nothing is vudactl's.
+std::vector<std::string> cut_command(std::vector<std::string>& arguments) {
+    const auto mark = std::find(arguments.begin(), arguments.end(), "--");
+    if (mark == arguments.end() || std::find(arguments.begin(), mark, "run") == mark) return {};
+    std::vector<std::string> command(mark + 1, arguments.end());
+    arguments.erase(mark, arguments.end());
+    return command;
+}
+
+int dispatch(std::vector<std::string> words) {
+    Arguments args;
+    int status = 0;
+    args.command = cut_command(words);
+    const bool had_mark = !args.command.empty();
+
+    CLI::App app{"Vulkan and CUDA on one NVIDIA GPU at the same time: run programs, see who shares what.", "vudactl"};
+    app.set_version_flag("--version", std::string("vudactl ") + VUDA_VERSION);
+    app.add_option("--socket", args.socket, "vudad's control socket")
+        ->envname("VUDA_SOCKET")
+        ->default_str(kDefaultSocket)
+        ->type_name("PATH");
+    app.require_subcommand(1);
+    app.footer(R"(Examples:
+  vudactl run --register game -- ./renderer          start a renderer and let others find its TSG as "game"
+  vudactl run --attach game -- python3 infer.py      run CUDA beside it, at the same time
+  vudactl status                                     who owns what, who is attached, why something is not
+  vudactl doctor                                     what keeps this machine from sharing, and the remedy
+
+Exit status: 0 success; 64 usage; 69 the daemon is not there, or cannot do it; 77 no permission; the others as in
+sysexits.h. `run` ends with the program's own status.)");
+
+    const auto socket = [&] { return absolute_socket(args.socket.empty() ? kDefaultSocket : args.socket); };
+
+    CLI::App* run = app.add_subcommand("run", "Run a program so that it shares the GPU");
+    run->formatter(std::make_shared<RunFormatter>());
+    run->add_option("--register", args.run.register_name, "Renderer: let others find this program's TSG under NAME")
+        ->type_name("NAME");
+    run->add_option("--attach", args.run.attach_name, "CUDA program: run in the TSG called NAME")->type_name("NAME");
+    run->add_flag("--share", args.run.share, "CUDA and Vulkan in one process: run CUDA in the program's own TSG");
+    run->add_option("--reserve", args.run.reserve, "Channels of CUDA's to move: 1 to 128 or 'all' (default: all)")
+        ->type_name("N|all");
+    run->add_flag("--require", args.run.require,
+                  "Failure to share is an error; without it the program then runs natively");
+    run->add_flag("--no-layer", args.no_layer, "Do not enable the Vulkan layer");
+    run->prefix_command();
+    run->footer(R"(Examples:
+  vudactl run --register game -- ./renderer --fullscreen
+  vudactl run --attach game -- python3 infer.py
+  vudactl run --attach game --reserve 4 -- ./cuda_program
+  vudactl run --share -- ./program_with_vulkan_and_cuda
+  vudactl run --attach game --require -- ./must_share; echo $?
+
+Exit status: the program's own; 128 + N if signal N ended it; 127 not found; 126 cannot be executed; 64 usage; with
+--require 69 if it could not share.)");
+    run->callback([&] {
+        args.run.layer = !args.no_layer;
+        std::vector<std::string> command = run->remaining();
+        if (had_mark && !command.empty()) command.emplace_back("--");
+        command.insert(command.end(), args.command.begin(), args.command.end());
+        if (command.empty()) throw CLI::RequiredError("PROGRAM");
+        if (command[0].starts_with("-")) throw CLI::ExtrasError({command[0]});
+        status = run_command(socket(), args.run, command);
+    });
+
+    CLI::App* show = app.add_subcommand(
+        "status", "Show the daemon, the TSGs and the programs, with the reason why one does not share");
+    show->add_flag("--json", args.json, "As JSON (docs/vudactl.md)");
+    show->footer(
+        "Examples:\n  vudactl status\n  vudactl status --json | jq '.sessions[] | select(.state != \"sharing\")'");
+    show->callback([&] { status = status_command(socket(), args.json); });
+
+    CLI::App* doctor = app.add_subcommand("doctor", "Check driver, device nodes, libraries and daemon; say what to do");
+    doctor->add_flag("--json", args.json, "As JSON (docs/vudactl.md)");
+    doctor->add_option("--root", args.root, "Look at the system under DIR (a container's or an image's root)")
+        ->type_name("DIR")
+        ->check(CLI::ExistingDirectory);
+    doctor->footer(
+        "Examples:\n  vudactl doctor\n  vudactl doctor --root /var/lib/machines/game\n\nExit status: 0 if no check "
+        "failed, else 1.");
+    doctor->callback([&] { status = doctor_command(socket(), args.root, args.json); });
+
+    CLI::App* driver = app.add_subcommand("driver", "About NVIDIA driver releases");
+    driver->require_subcommand(1);
+    CLI::App* list = driver->add_subcommand("list", "Which releases VUDA shares on, and how well it knows them");
+    list->add_flag("--json", args.json, "As JSON (docs/vudactl.md)");
+    driver->footer("Example:\n  vudactl driver list");
+    list->callback([&] { status = driver_list_command(args.json); });
+
+    CLI::App* detach =
+        app.add_subcommand("detach", "End sharing for one session; it runs on, its next GPU context is native");
+    detach->add_option("SESSION", args.session, "Number in the first column of vudactl status")
+        ->required()
+        ->type_name("");
+    detach->footer("Example:\n  vudactl detach 7");
+    detach->callback([&] { status = detach_command(socket(), args.session); });
+
+    CLI::App* metrics = app.add_subcommand("metrics", "Print the daemon's metrics in Prometheus' text format");
+    metrics->footer("Example:\n  vudactl metrics > /var/lib/prometheus/node-exporter/vuda.prom");
+    metrics->callback([&] { status = metrics_command(socket()); });
+
+    CLI::App* watch = app.add_subcommand("watch", "Print events as they happen, until interrupted");
+    watch->add_flag("--json", args.json, "One JSON object a line (docs/vudactl.md)");
+    watch->footer(
+        "Examples:\n  vudactl watch\n  vudactl watch --json | jq -r 'select(.kind == \"attach-failed\") | "
+        ".reason.text'");
+    watch->callback([&] { status = watch_command(socket(), args.json); });
+
+    CLI::App* quota = app.add_subcommand("quota", "Limit compute's share of a TSG's processors");
+    quota->add_option("NAME", args.name, "TSG")->required()->type_name("");
+    quota->add_option("QUOTA", args.value, "Number of TPCs, 'auto' or 'none'")->required()->type_name("");
+    quota->footer("Examples:\n  vudactl quota game 24\n  vudactl quota game auto");
+    quota->callback([&] {
+        const Result<v1::SetQuotaRequest> request = parse_quota(args.name, args.value);
+        status = request ? quota_command(socket(), *request) : fail(request.error());
+    });
+
+    CLI::App* mode = app.add_subcommand("mode", "How graphics and compute divide a TSG's processors");
+    mode->add_option("NAME", args.name, "TSG")->required()->type_name("");
+    mode->add_option("MODE", args.value, "intra-sm, inter-sm or sliced")->required()->type_name("");
+    mode->footer("Example:\n  vudactl mode game inter-sm");
+    mode->callback([&] {
+        const Result<v1::Mode> parsed = parse_mode(args.value);
+        v1::SetModeRequest request;
+        request.set_name(args.name);
+        if (parsed) request.set_mode(*parsed);
+        status = parsed ? mode_command(socket(), request) : fail(parsed.error());
+    });
+
+    CLI::App* slo = app.add_subcommand("slo", "Set targets that the tuner is to keep");
+    slo->add_option("NAME", args.name, "TSG")->required()->type_name("");
+    slo->add_option("--session", args.session, "Compute session; without it the graphics side is meant")
+        ->type_name("SESSION");
+    slo->add_option("--frame-ms", args.frame_ms, "Frame time, milliseconds")
+        ->type_name("MS")
+        ->check(CLI::NonNegativeNumber);
+    slo->add_option("--frame-miss", args.frame_miss, "Fraction of frames that may be late")
+        ->type_name("0..1")
+        ->check(CLI::Range(0.0, 1.0));
+    slo->add_option("--latency-ms", args.latency_ms, "Latency of one step, milliseconds")
+        ->type_name("MS")
+        ->check(CLI::NonNegativeNumber);
+    slo->add_option("--latency-miss", args.latency_miss, "Fraction of steps that may be late")
+        ->type_name("0..1")
+        ->check(CLI::Range(0.0, 1.0));
+    slo->add_option("--throughput", args.throughput, "Steps per second, at least")
+        ->type_name("RATE")
+        ->check(CLI::NonNegativeNumber);
+    slo->add_flag("--clear", args.clear, "Drop the targets");
+    slo->footer("Examples:\n  vudactl slo game --frame-ms 16.6 --frame-miss 0.01\n  vudactl slo game --clear");
+    slo->callback([&] {
+        v1::SetSloRequest request;
+        request.set_name(args.name);
+        request.set_session_id(args.session);
+        request.set_frame_ms(args.frame_ms);
+        request.set_frame_miss(args.frame_miss);
+        request.set_latency_ms(args.latency_ms);
+        request.set_latency_miss(args.latency_miss);
+        request.set_throughput(args.throughput);
+        request.set_clear(args.clear);
+        status = slo_command(socket(), request);
+    });
+
+    try {
+        std::reverse(words.begin(), words.end());  // what CLI::App::parse(std::vector) wants
+        app.parse(words);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : kExitUsage;
+    }
+    return status;
+}
+
+}  // namespace
+}  // namespace vuda::cli
+
+int main(int argc, char** argv) {
+    try {
+        return vuda::cli::dispatch(std::vector<std::string>(argv + 1, argv + argc));
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "vudactl: %s\n", error.what());
+        return vuda::cli::kExitSoftware;
+    }
+}

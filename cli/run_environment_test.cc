@@ -1,0 +1,169 @@
+#include "cli/run_environment.h"
+
+#include <gtest/gtest.h>
+
+namespace vuda::cli {
+namespace {
+
+RunFacts hardware() {
+    RunFacts facts;
+    facts.libraries.preload = "/b/lib/libvuda_preload.so";
+    facts.libraries.sim = "/b/lib/libvuda_sim.so";
+    facts.socket = "/run/vuda/vudad.sock";
+    facts.daemon = RunFacts::Daemon{"/run/vuda/handles.sock", false, ""};
+    return facts;
+}
+
+RunFacts simulated() {
+    RunFacts facts = hardware();
+    facts.daemon = RunFacts::Daemon{"/run/vuda/handles.sock", true, "/run/vuda/sim.sock"};
+    return facts;
+}
+
+TEST(RunEnvironment, SetReplacesAndRemovesDuplicates) {
+    Environment env = {"A=1", "AB=2", "A=3"};
+    set_env(env, "A", "x");
+    EXPECT_EQ(env, (Environment{"A=x", "AB=2"}));
+    set_env(env, "B", "");
+    EXPECT_EQ(get_env(env, "B"), "");
+    EXPECT_EQ(get_env(env, "C"), std::nullopt);
+}
+
+TEST(RunEnvironment, AttachOnHardware) {
+    RunOptions options;
+    options.attach_name = "game";
+    options.reserve = "all";
+    const Environment env = run_environment({"HOME=/h", "LD_PRELOAD=/a.so"}, options, hardware());
+    EXPECT_EQ(env,
+              (Environment{"HOME=/h", "LD_PRELOAD=/a.so:/b/lib/libvuda_preload.so", "VUDA_SOCKET=/run/vuda/vudad.sock",
+                           "VUDA_HANDLE_SOCKET=/run/vuda/handles.sock", "VUDA_ATTACH=game", "VUDA_RESERVE=all"}));
+}
+
+TEST(RunEnvironment, SimulatedDaemonBringsTheSimLibrary) {
+    RunOptions options;
+    options.register_name = "game";
+    options.require = true;
+    const Environment env = run_environment({}, options, simulated());
+    EXPECT_EQ(get_env(env, "LD_PRELOAD"), "/b/lib/libvuda_preload.so:/b/lib/libvuda_sim.so");
+    EXPECT_EQ(get_env(env, "VUDA_SIM_SOCKET"), "/run/vuda/sim.sock");
+    EXPECT_EQ(get_env(env, "VUDA_REGISTER"), "game");
+    EXPECT_EQ(get_env(env, "VUDA_REQUIRE"), "1");
+    EXPECT_EQ(get_env(env, "VUDA_ATTACH"), std::nullopt);
+    EXPECT_EQ(get_env(env, "VUDA_SHARE"), std::nullopt);
+}
+
+TEST(RunEnvironment, WrappingTwiceIsWrappingOnce) {
+    RunOptions options;
+    options.share = true;
+    for (RunFacts facts : {hardware(), simulated()}) {
+        facts.libraries.layer_manifest = "/b/lib/layer/VkLayer_vuda.json";
+        facts.libraries.explicit_layer = "/b/lib/layer";
+        const Environment once = run_environment({"LD_PRELOAD=/a.so /c.so"}, options, facts);
+        EXPECT_EQ(run_environment(once, options, facts), once);
+    }
+}
+
+TEST(RunEnvironment, NestedWrappersAddUp) {
+    RunOptions outer, inner;
+    outer.attach_name = "game";
+    inner.register_name = "second";
+    const Environment env = run_environment(run_environment({}, outer, hardware()), inner, hardware());
+    EXPECT_EQ(get_env(env, "VUDA_ATTACH"), "game");
+    EXPECT_EQ(get_env(env, "VUDA_REGISTER"), "second");
+}
+
+TEST(RunEnvironment, WithoutDaemonTheSocketsAreGuessedAndASimIsKept) {
+    RunOptions options;
+    options.attach_name = "game";
+    RunFacts facts = hardware();
+    facts.daemon.reset();
+    facts.socket = "/tmp/x/vudad.sock";
+    const Environment env =
+        run_environment({"LD_PRELOAD=/s/libvuda_sim.so", "VUDA_SIM_SOCKET=/s/sock"}, options, facts);
+    EXPECT_EQ(get_env(env, "LD_PRELOAD"), "/b/lib/libvuda_preload.so:/s/libvuda_sim.so");
+    EXPECT_EQ(get_env(env, "VUDA_SIM_SOCKET"), "/s/sock");
+    EXPECT_EQ(get_env(env, "VUDA_HANDLE_SOCKET"), "/tmp/x/handles.sock");
+    const Environment kept = run_environment({"VUDA_HANDLE_SOCKET=/y"}, options, facts);
+    EXPECT_EQ(get_env(kept, "VUDA_HANDLE_SOCKET"), "/y");
+}
+
+TEST(RunEnvironment, ProgramsOutOfReachKeepTheirPreload) {
+    RunFacts facts = simulated();
+    facts.preload = false;
+    facts.libraries.layer_manifest = "/m.json";
+    const Environment env = run_environment({"LD_PRELOAD=/a.so"}, {}, facts);
+    EXPECT_EQ(get_env(env, "LD_PRELOAD"), "/a.so");
+    EXPECT_EQ(get_env(env, "VUDA_ENABLE_LAYER"), std::nullopt);
+
+    facts = hardware();
+    facts.libraries.preload.clear();
+    EXPECT_EQ(get_env(run_environment({}, {}, facts), "LD_PRELOAD"), std::nullopt);
+}
+
+TEST(RunEnvironment, LayerFromBuildTreeInstalledOrNotAtAll) {
+    RunFacts facts = hardware();
+    facts.libraries.layer_manifest = "/b/lib/layer/VkLayer_vuda.json";
+    facts.libraries.explicit_layer = "/b/lib/layer";
+    Environment env =
+        run_environment({"VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation", "VK_ADD_LAYER_PATH=/v"}, {}, facts);
+    EXPECT_EQ(get_env(env, "VK_INSTANCE_LAYERS"), "VK_LAYER_KHRONOS_validation:VK_LAYER_VUDA_sharing");
+    EXPECT_EQ(get_env(env, "VK_ADD_LAYER_PATH"), "/v:/b/lib/layer");
+    EXPECT_EQ(get_env(env, "VUDA_ENABLE_LAYER"), std::nullopt);
+
+    facts.libraries.explicit_layer.clear();
+    env = run_environment({}, {}, facts);
+    EXPECT_EQ(get_env(env, "VUDA_ENABLE_LAYER"), "1");
+    EXPECT_EQ(get_env(env, "VK_INSTANCE_LAYERS"), std::nullopt);
+
+    RunOptions no_layer;
+    no_layer.layer = false;
+    EXPECT_EQ(get_env(run_environment({}, no_layer, facts), "VUDA_ENABLE_LAYER"), std::nullopt);
+}
+
+TEST(RunOptions, ChecksNamesReserveAndCombinations) {
+    const auto code = [](RunOptions options) {
+        const Status status = check_run_options(options);
+        return status.ok() ? Code::kOk : status.error().code;
+    };
+    RunOptions options;
+    EXPECT_EQ(code(options), Code::kOk);
+    for (const char* name : {"game", "a.b_c-9", "0"}) {
+        options = {};
+        options.attach_name = options.register_name = name;
+        options.register_name += "x";
+        EXPECT_EQ(code(options), Code::kOk) << name;
+    }
+    for (const std::string& name :
+         {std::string(".hidden"), std::string("-x"), std::string("a/b"), std::string("a b"), std::string(65, 'a')}) {
+        options = {};
+        options.register_name = name;
+        EXPECT_EQ(code(options), Code::kInvalidArgument) << name;
+        options = {};
+        options.attach_name = name;
+        EXPECT_EQ(code(options), Code::kInvalidArgument) << name;
+    }
+    options = {};
+    options.attach_name = "game";
+    for (const char* good : {"all", "1", "8", "128"}) {
+        options.reserve = good;
+        EXPECT_EQ(code(options), Code::kOk) << good;
+    }
+    for (const char* bad : {"0", "129", "-1", "8x", "ALL", "99999999999999999999"}) {
+        options.reserve = bad;
+        EXPECT_EQ(code(options), Code::kInvalidArgument) << bad;
+    }
+    options = {};
+    options.reserve = "all";
+    EXPECT_EQ(code(options), Code::kInvalidArgument);
+    options = {};
+    options.require = true;
+    EXPECT_EQ(code(options), Code::kInvalidArgument);
+    options.attach_name = options.register_name = "game";
+    EXPECT_EQ(code(options), Code::kInvalidArgument);
+    options.register_name.clear();
+    options.share = true;
+    EXPECT_EQ(code(options), Code::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace vuda::cli
