@@ -1,0 +1,200 @@
+// vuda-sim-compute: see compute.h.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "sim/standin/compute.h"
+#include "sim/standin/measure.h"
+
+namespace {
+
+using namespace vuda::sim;
+using namespace vuda::sim::standin;
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// What one thread saw.
+struct Run {
+    Samples latencies;
+    Checksum checksum;
+    bool lost = false;
+    bool timed_out = false;
+    bool verified = true;
+    uint32_t xid = 0;
+    double seconds = 0;  // measured
+};
+
+work::Launch launch_of(const ComputeOptions& options, uint32_t sms) {
+    work::Launch launch{};
+    launch.blocks_per_sm = options.blocks_per_sm;
+    launch.blocks = options.blocks != 0 ? options.blocks : 2 * sms * options.blocks_per_sm;
+    // --kernel-ms is what the whole kernel takes on an idle GPU: so many waves of blocks, one after the other.
+    const uint32_t per_wave = std::max(1u, sms * options.blocks_per_sm);
+    const uint32_t waves = (launch.blocks + per_wave - 1) / per_wave;
+    launch.block_ns = static_cast<uint32_t>(options.kernel_ms * 1e6 / waves);
+    launch.shared_memory = options.shared_memory;
+    launch.bandwidth_permille = options.bandwidth_permille;
+    if (!options.spin) launch.flags |= work::kLaunchControlState | work::kLaunchLocalMemory;
+    for (const int tpc : options.masked_tpcs) {
+        launch.flags |= work::kLaunchMaskValid;
+        launch.disabled_tpcs[tpc / 32] |= 1u << (tpc % 32);
+    }
+    return launch;
+}
+
+void run(Compute& compute, uint32_t channel, const ComputeOptions& options, bool first, Run& out) {
+    constexpr std::chrono::milliseconds kLimit(10'000);
+    Queue& queue = compute.queue(channel);
+    const work::Launch launch = launch_of(options, compute.sm_count());
+    queue.set_object(1, compute.compute_class());
+    uint64_t last_time = 0;
+    bool ready = false;
+    Window window(options.common.start_file, options.common.seconds, options.kernels, options.common.linger);
+    while (!g_stop && !out.lost && !out.timed_out && window.go_on(out.latencies.count())) {
+        const auto begin = Clock::now();
+        if (options.common.illegal_method && first && out.latencies.count() == 10) queue.method(1, 0x3ffc, 1);
+        queue.block(1, work::kSimLaunch, &launch, sizeof launch);
+        const uint32_t value = queue.submit();
+        switch (queue.wait(value, kLimit, g_stop)) {
+            case Waited::kDone: break;
+            case Waited::kDeviceLost:
+                out.lost = true;
+                out.xid = queue.error_code();
+                continue;
+            case Waited::kTimeout: out.timed_out = true; continue;
+            case Waited::kInterrupted: continue;
+        }
+        if (window.measuring()) out.latencies.add(ms_since(begin));
+        const uint64_t time = queue.last_timestamp_ns();
+        out.verified = out.verified && time >= last_time;
+        last_time = time;
+        out.checksum.add(value);
+        if (first && !ready) touch(options.common.ready_file);
+        ready = true;
+        if (options.gap_ms > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(options.gap_ms));
+    }
+    out.seconds = window.seconds();
+}
+
+int finish(Json& json, int status) {
+    std::fputs(json.line().c_str(), stdout);
+    std::fflush(stdout);
+    return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    ComputeOptions options;
+    if (const int status = parse(argc, argv, options); status != 0) return status < 0 ? 0 : status;
+    watch_signals();
+    if (options.common.close_range) close_descriptors(3);
+
+    Json json;
+    json.text("program", "vuda-sim-compute").flag("simulated", true).integer("pid", getpid());
+    // All at the same moment, as programs that start together do.
+    std::vector<std::unique_ptr<Compute>> contexts(options.contexts);
+    std::vector<std::string> errors(options.contexts);
+    const auto create = Clock::now();
+    {
+        std::vector<std::thread> makers;
+        for (uint32_t i = 0; i < options.contexts; i++) {
+            makers.emplace_back([&, i] {
+                auto made = Compute::make(options);
+                if (made) {
+                    contexts[i] = std::move(*made);
+                } else {
+                    errors[i] = made.error().to_string();
+                }
+            });
+        }
+        for (std::thread& maker : makers) maker.join();
+    }
+    const double create_ms = ms_since(create);
+    for (const std::string& error : errors) {
+        if (error.empty()) continue;
+        json.text("error", error).flag("device_lost", false);
+        return finish(json, 1);
+    }
+    if (options.common.exec_self) {
+        execute_again(argv);
+        json.text("error", "cannot execute this program anew");
+        return finish(json, 1);
+    }
+    if (options.common.close_range) {
+        int highest = 2;
+        for (const auto& context : contexts) highest = std::max(highest, context->highest_fd());
+        close_descriptors(highest + 1);
+    }
+    const bool child_good = !options.common.fork_child || fork_and_use_device();
+
+    // The set-up methods run once a context, through its first channel.
+    bool set_up = true;
+    for (const auto& context : contexts) {
+        if (options.no_setup) break;
+        Queue& queue = context->queue(0);
+        queue.set_object(1, context->compute_class());
+        queue.method(1, work::kSetShaderLocalMemoryA, 1);
+        set_up = queue.wait(queue.submit(), std::chrono::milliseconds(10'000), g_stop) == Waited::kDone && set_up;
+    }
+    const uint32_t runs_count = options.contexts * options.threads;
+    std::vector<Run> runs(runs_count);
+    {
+        std::vector<std::thread> threads;
+        for (uint32_t i = 0; i < runs_count; i++) {
+            threads.emplace_back(
+                [&, i] { run(*contexts[i / options.threads], i % options.threads, options, i == 0, runs[i]); });
+        }
+        for (std::thread& thread : threads) thread.join();
+    }
+
+    Samples all;
+    Checksum checksum;
+    bool lost = false;
+    bool timed_out = false;
+    bool verified = set_up;
+    uint32_t xid = 0;
+    double seconds = 0;
+    for (const Run& one : runs) {
+        seconds = std::max(seconds, one.seconds);
+        all.append(one.latencies);
+        lost = lost || one.lost;
+        timed_out = timed_out || one.timed_out;
+        verified = verified && one.verified;
+        xid = std::max(xid, one.xid);
+    }
+    checksum.add(all.count());
+    while (options.common.hold && !g_stop && !lost) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        for (const auto& context : contexts) {
+            if (!context->queue(0).device_lost()) continue;
+            lost = true;
+            xid = context->queue(0).error_code();
+        }
+    }
+    json.integer("gpu", options.common.gpu)
+        .integer("client", contexts[0]->client())
+        .integer("veid", contexts[0]->veid())
+        .integer("contexts", options.contexts)
+        .integer("threads", options.threads)
+        .number("create_ms", create_ms)
+        .integer("kernels", static_cast<int64_t>(all.count()))
+        .number("seconds", seconds)
+        .number("rate", static_cast<double>(all.count()) / seconds)
+        .number("latency_p50_ms", all.percentile(0.5))
+        .number("latency_p99_ms", all.percentile(0.99))
+        .text("checksum", checksum.hex())
+        .flag("verified", verified && child_good && !timed_out)
+        .flag("device_lost", lost)
+        .integer("xid", xid);
+    if (timed_out) json.text("error", "a kernel did not end within 10 s");
+    if (!child_good) json.text("error", "the forked child could not use the device");
+    return finish(json, lost || timed_out || !child_good ? 1 : 0);
+}
