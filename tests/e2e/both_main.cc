@@ -1,0 +1,83 @@
+// A program with a renderer and a CUDA context in one process, for tests: works with both at the same time, then holds
+// them until SIGTERM.
+//   e2e-both [--close-foreign]   close every descriptor that this program did not open itself, through libc, before it
+//   works
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "sim/standin/compute.h"
+#include "sim/standin/measure.h"
+#include "sim/standin/renderer.h"
+
+namespace {
+
+using namespace vuda::sim;
+using namespace vuda::sim::standin;
+
+constexpr int kRounds = 20;
+constexpr std::chrono::milliseconds kLimit(10'000);
+
+uint32_t submit_frame(Renderer& renderer) {
+    work::Draw draw{};
+    draw.vertex_ns = 20'000;
+    draw.fragment_ns = 1'000'000;
+    uint32_t words[1 + sizeof draw / 4] = {1};
+    std::memcpy(words + 1, &draw, sizeof draw);
+    renderer.queue().block(0, work::kSimFrame, words, sizeof words);
+    return renderer.queue().submit();
+}
+
+uint32_t submit_kernel(Compute& compute) {
+    work::Launch launch{};
+    launch.blocks_per_sm = 1;
+    launch.blocks = 2 * compute.sm_count();
+    launch.block_ns = 100'000;
+    launch.shared_memory = 1024;
+    launch.flags = work::kLaunchControlState | work::kLaunchLocalMemory;
+    compute.queue(0).block(1, work::kSimLaunch, &launch, sizeof launch);
+    return compute.queue(0).submit();
+}
+
+int fail(const char* what) {
+    std::printf("{\"error\":\"%s\"}\n", what);
+    return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    watch_signals();
+    const bool close_foreign = argc > 1 && std::string_view(argv[1]) == "--close-foreign";
+    auto renderer = Renderer::make({});
+    if (!renderer) return fail("no renderer");
+    auto compute = Compute::make({});
+    if (!compute) return fail("no compute context");
+    if (close_foreign) {
+        const int first = std::max((*renderer)->highest_fd(), (*compute)->highest_fd()) + 1;
+        for (int fd = first; fd < 4096; ++fd) close(fd);
+        if (close_range(static_cast<unsigned>(first), ~0u, 0) != 0) return fail("close_range");
+    }
+
+    Queue& graphics = (*renderer)->queue();
+    Queue& cuda = (*compute)->queue(0);
+    cuda.set_object(1, (*compute)->compute_class());
+    cuda.method(1, work::kSetShaderLocalMemoryA, 1);
+    if (cuda.wait(cuda.submit(), kLimit, g_stop) != Waited::kDone) return fail("set-up methods");
+    for (int round = 0; round < kRounds; ++round) {
+        const uint32_t frame = submit_frame(**renderer);
+        const uint32_t kernel = submit_kernel(**compute);
+        if (cuda.wait(kernel, kLimit, g_stop) != Waited::kDone) return fail("kernel");
+        if (graphics.wait(frame, kLimit, g_stop) != Waited::kDone) return fail("frame");
+    }
+    std::printf("{\"verified\":true,\"device_lost\":false,\"rounds\":%d}\n", kRounds);
+    std::fflush(stdout);
+    while (!g_stop) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return graphics.device_lost() || cuda.device_lost() ? 1 : 0;
+}
