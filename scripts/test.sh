@@ -2,8 +2,8 @@
 # Installs what a fresh Debian 12 lacks, builds, and runs the tests that need no GPU.
 #
 #   scripts/test.sh            release build, all tests without a GPU                    (the everyday check)
-#   scripts/test.sh --ci       also formatting, result files and the sanitizers          (what CI runs)
-#   scripts/test.sh --all      also static analysis and fuzzing                          (before a release)
+#   scripts/test.sh --ci       also formatting, result files, ASan and UBSan             (what CI runs)
+#   scripts/test.sh --all      also static analysis, TSan and fuzzing                    (before a release)
 #   scripts/test.sh STEP...    only these of: packages format release lint asan tsan fuzz
 #
 # Build trees are kept in build/PRESET, so a second run is short.
@@ -101,7 +101,7 @@ step_fuzz() {
 
 steps=("$@")
 [ ${#steps[@]} -gt 0 ] || steps=(packages release)
-[ "${steps[0]}" != --ci ] || steps=(packages format release asan tsan)
+[ "${steps[0]}" != --ci ] || steps=(packages format release asan)
 [ "${steps[0]}" != --all ] || steps=(packages format release lint asan tsan fuzz)
 for step in "${steps[@]}"; do
     declare -F "step_$step" >/dev/null || { echo "unknown step '$step'" >&2; sed -n '2,10p' "$0" >&2; exit 64; }
