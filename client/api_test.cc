@@ -189,7 +189,14 @@ TEST(PrivateApi, NothingWorksAndNothingBreaksBeforeStart) {
 // With a daemon in the test's process and libvuda used in children of it.
 class WithDaemon : public testing::Test {
  protected:
-    void SetUp() override { setenv("VUDA_HANDLE_SOCKET", path_.c_str(), 1); }
+    void SetUp() override {
+        setenv("VUDA_HANDLE_SOCKET", path_.c_str(), 1);
+#if defined(__SANITIZE_ADDRESS__)
+        // The allocator of gcc 12's AddressSanitizer keeps its locks over fork: a child of a process with threads that
+        // starts one of its own may wait for a lock whose holder it does not have. Every test here has such a child.
+        GTEST_SKIP() << "AddressSanitizer's allocator does not survive fork in a process with threads";
+#endif
+    }
     void TearDown() override { unsetenv("VUDA_HANDLE_SOCKET"); }
 
     TempDir dir_;
