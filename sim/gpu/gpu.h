@@ -15,10 +15,10 @@
 
 #include "base/uuid.h"
 #include "sim/model/engine.h"
+#include "sim/pushbuffer/format.h"
 #include "sim/rm/kernel_log.h"
 #include "sim/rm/objects.h"
 #include "sim/rm/rules.h"
-#include "sim/work/format.h"
 
 namespace vuda::sim {
 

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "sim/pushbuffer/format.h"
 #include "sim/rm/test_process.h"
-#include "sim/work/format.h"
 
 namespace vuda::sim {
 

@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "sim/work/format.h"
+#include "sim/pushbuffer/format.h"
 
 namespace vuda::sim::standin {
 
@@ -295,7 +295,7 @@ Status Device::map_usermode(rm::Handle object, uint32_t cls) {
 
 void Device::ring(uint32_t token) const {
     __atomic_store_n(reinterpret_cast<uint32_t*>(doorbell_->data() + work::kDoorbell), token, __ATOMIC_RELEASE);
-    // Only the simulator needs this: see sim/work/format.h.
+    // Only the simulator needs this: see sim/pushbuffer/format.h.
     (void)!send(doorbell_file_->fd.get(), &token, sizeof token, MSG_NOSIGNAL);
 }
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/pushbuffer/format.h"
 #include "sim/standin/device.h"
-#include "sim/work/format.h"
 
 namespace vuda::sim::standin {
 
