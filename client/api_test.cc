@@ -49,7 +49,7 @@ constexpr uint32_t kLongMs = 30000;
 
 std::atomic<int> g_exports{0};
 
-int export_two(void*, vuda_private_handles* out, vuda_private_error*) {
+int export_two(void*, uint64_t, vuda_private_handles* out, vuda_private_error*) {
     ++g_exports;
     out->items = static_cast<vuda_private_handle*>(std::calloc(2, sizeof(vuda_private_handle)));
     out->count = 2;

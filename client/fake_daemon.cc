@@ -221,6 +221,7 @@ void FakeDaemon::on_client(Connection& connection, const v1::ClientMessage& mess
         case v1::ClientMessage::kDetachNotice: ++record_.notices; return;
         case v1::ClientMessage::kStateReport: record_.reports.push_back(message.state_report()); return;
         case v1::ClientMessage::kExportRefused: record_.refusals.push_back(message.export_refused()); return;
+        case v1::ClientMessage::kExportCurrent: record_.current.push_back(message.export_current().token()); return;
         default: ++record_.bad_frames;
     }
 }
@@ -236,6 +237,7 @@ void FakeDaemon::on_push(Connection& connection, const v1::HandleBundle& bundle)
     connection.fds.clear();
     ++record_.push_frames;
     record_.pushed_channels = bundle.channels_in_use();
+    record_.pushed_generation = bundle.generation();
     record_.push_complete = bundle.last();
 }
 

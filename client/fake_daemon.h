@@ -47,6 +47,8 @@ class FakeDaemon {
         std::vector<v1::StateReport> reports;
         size_t notices = 0;
         std::vector<v1::ExportRefused> refusals;
+        std::vector<std::string> current;  // tokens of ExportCurrent
+        uint64_t pushed_generation = 0;
         std::vector<v1::Handle> pushed;  // of the last push
         size_t pushed_fds = 0;
         size_t push_frames = 0;

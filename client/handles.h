@@ -30,6 +30,7 @@ struct ExportedHandle {
 struct HandleSet {
     std::vector<ExportedHandle> items;
     uint32_t channels_in_use = 0;  // owner's channels in the TSG
+    uint64_t generation = 0;       // owner's number of this set; 0: it gives none
 };
 
 // As many as vudad keeps for one TSG. A renderer has tens.

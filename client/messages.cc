@@ -182,7 +182,17 @@ std::string encode_export_refused(const Token& token, const Error& error) {
     return pack(0, message);
 }
 
-std::string encode_push(const Token& token, std::span<const HandleInfo> handles, bool last, uint32_t channels_in_use) {
+std::string encode_export_current(const Token& token) {
+    Vuda__V1__ExportCurrent current = VUDA__V1__EXPORT_CURRENT__INIT;
+    current.token = borrow(token);
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_EXPORT_CURRENT;
+    message.export_current = &current;
+    return pack(0, message);
+}
+
+std::string encode_push(const Token& token, std::span<const HandleInfo> handles, bool last, uint32_t channels_in_use,
+                        uint64_t generation) {
     std::vector<Vuda__V1__Handle> items(handles.size());
     std::vector<Vuda__V1__Handle*> pointers(handles.size());
     for (size_t i = 0; i < handles.size(); ++i) {
@@ -199,6 +209,7 @@ std::string encode_push(const Token& token, std::span<const HandleInfo> handles,
     bundle.handles = pointers.data();
     bundle.last = last;
     bundle.channels_in_use = channels_in_use;
+    bundle.generation = last ? generation : 0;
     Vuda__V1__Frame frame = VUDA__V1__FRAME__INIT;
     frame.body_case = VUDA__V1__FRAME__BODY_PUSH;
     frame.push = &bundle;
@@ -243,6 +254,7 @@ Result<ServerMessage> decode_server_message(std::string_view bytes) {
             ExportRequest request;
             if (!read_token(in.export_request->token, request.token)) return bad("a token that is not 16 bytes");
             request.deadline_ms = in.export_request->deadline_ms;
+            request.held = in.export_request->held;
             return ServerMessage{id, request};
         }
         case VUDA__V1__SERVER_MESSAGE__BODY_DETACH_COMMAND:

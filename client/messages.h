@@ -48,7 +48,10 @@ std::string encode_attach_done(uint64_t id, const AttachOutcome& outcome);
 std::string encode_detach_notice(const Error& reason);
 std::string encode_state_report(SharingState state, const Error& reason);
 std::string encode_export_refused(const Token& token, const Error& error);
-std::string encode_push(const Token& token, std::span<const HandleInfo> handles, bool last, uint32_t channels_in_use);
+std::string encode_export_current(const Token& token);
+// `generation` goes into the last part only.
+std::string encode_push(const Token& token, std::span<const HandleInfo> handles, bool last, uint32_t channels_in_use,
+                        uint64_t generation);
 std::string encode_pull(const Token& token);
 
 struct HelloReply {
@@ -67,6 +70,7 @@ struct AttachDoneReply {};
 struct ExportRequest {
     Token token{};
     uint32_t deadline_ms = 0;
+    uint64_t held = 0;  // generation of the set that vudad holds; 0 = none
 };
 struct DetachCommand {
     Error reason;

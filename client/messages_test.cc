@@ -55,12 +55,14 @@ TEST(Messages, ClientMessagesReadBack) {
 
     const std::vector<HandleInfo> handles{{HandleKind::kTsg, 0, 0, 0},
                                           {HandleKind::kControlBuffer, 0x1000, 0x2000, 0x10}};
-    const v1::Frame push = parse(encode_push(kToken, handles, true, 6));
+    const v1::Frame push = parse(encode_push(kToken, handles, true, 6, 9));
     ASSERT_EQ(push.push().handles_size(), 2);
     EXPECT_EQ(push.push().handles(1).kind(), v1::HANDLE_KIND_CONTROL_BUFFER);
     EXPECT_EQ(push.push().handles(1).length(), 0x2000u);
     EXPECT_TRUE(push.push().last());
     EXPECT_EQ(push.push().channels_in_use(), 6u);
+    EXPECT_EQ(push.push().generation(), 9u);
+    EXPECT_EQ(parse(encode_push(kToken, handles, false, 6, 9)).push().generation(), 0u);
 }
 
 Result<ServerMessage> decode(const v1::ServerMessage& message) {

@@ -46,6 +46,7 @@ bool give(HandleSet& set, vuda_private_handles* out) {
     out->items = items;
     out->count = static_cast<uint32_t>(set.items.size());
     out->channels_in_use = set.channels_in_use;
+    out->generation = set.generation;
     return true;
 }
 

@@ -44,11 +44,11 @@ Error read_error(const vuda_private_error* in) {
                  text_of(in->hint)};
 }
 
-Result<HandleSet> CallbackHost::export_host() {
+Result<HandleSet> CallbackHost::export_host(uint64_t held) {
     if (callbacks_.export_host == nullptr) return Error{Code::kUnimplemented, "this process cannot export a TSG", ""};
     vuda_private_handles raw{};
     vuda_private_error error{};
-    if (callbacks_.export_host(callbacks_.context, &raw, &error) != 0) {
+    if (callbacks_.export_host(callbacks_.context, held, &raw, &error) != 0) {
         Error failure = read_error(&error);
         if (failure.code == Code::kOk) failure = Error{Code::kInternal, "export failed without a reason", ""};
         return failure;
@@ -56,6 +56,7 @@ Result<HandleSet> CallbackHost::export_host() {
     const std::unique_ptr<vuda_private_handle, decltype(&std::free)> items(raw.items, &std::free);
     HandleSet set;
     set.channels_in_use = raw.channels_in_use;
+    set.generation = raw.generation;
     // All fds get their owner before anything is judged.
     for (uint32_t i = 0; i < raw.count; ++i) {
         const vuda_private_handle& item = raw.items[i];
@@ -115,6 +116,7 @@ void ProcessState::start(const vuda_private_callbacks& callbacks, const std::str
         std::make_unique<Session>(SessionOptions{socket != nullptr && *socket != '\0' ? socket : kDefaultSocket,
                                                  VUDA_VERSION_TEXT, driver_version, program_invocation_short_name},
                                   *host_, reporter_);
+    if (wishes_.get().attach_name[0] != '\0') owned_session_->connect_ahead();
     session_.store(owned_session_.get(), std::memory_order_release);
 }
 

@@ -19,7 +19,7 @@ namespace vuda::client {
 class CallbackHost : public SessionHost {
  public:
     CallbackHost(const vuda_private_callbacks& callbacks, Wishes& wishes) : callbacks_(callbacks), wishes_(wishes) {}
-    Result<HandleSet> export_host() override;
+    Result<HandleSet> export_host(uint64_t held) override;
     void detach_command(const Error& reason) override;
     void guard_fd(int fd, bool guarded) override;
     void register_failed(const Error& error) override;

@@ -142,6 +142,13 @@ void Session::set_registration(const std::string& name, const Uuid& gpu) {
     if (!started) registration_failed(started.error());
 }
 
+void Session::connect_ahead() {
+    const std::lock_guard lock(mutex_);
+    fresh_wish_ = true;
+    // Without a thread the attach that follows tries again, and reports it.
+    if (ensure_thread_locked()) wake_locked();
+}
+
 void Session::clear_registration() {
     const std::lock_guard lock(mutex_);
     if (!wanted_) return;
@@ -604,10 +611,13 @@ void Session::serve_export(const ExportRequest& request) {
                                                : std::min<std::chrono::milliseconds>(
                                                      std::chrono::milliseconds(request.deadline_ms), kMaxExportTime);
     const Deadline deadline = deadline_in(time);
-    const Result<HandleSet> set = host_.export_host();
+    const Result<HandleSet> set = host_.export_host(request.held);
     Status pushed;
     if (!set) {
         pushed = set.error();
+    } else if (set->items.empty() && request.held != 0 && set->generation == request.held) {
+        const std::lock_guard lock(mutex_);
+        return queue_locked(encode_export_current(request.token));
     } else if (pushed = check_export(*set); pushed) {
         pushed = push_handles(options_.socket, request.token, *set, deadline);
     }

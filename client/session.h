@@ -32,7 +32,7 @@ namespace vuda::client {
 class SessionHost {
  public:
     virtual ~SessionHost() = default;
-    virtual Result<HandleSet> export_host() = 0;
+    virtual Result<HandleSet> export_host(uint64_t held) = 0;
     virtual void detach_command(const Error& reason) = 0;
     virtual void guard_fd(int fd, bool guarded) = 0;
     virtual void register_failed(const Error& error) = 0;
@@ -63,6 +63,8 @@ class Session {
     void set_registration(const std::string& name, const Uuid& gpu);
     void clear_registration();
 
+    // An attach is to come: greet vudad already. Nothing waits for this, and nothing is said if it fails.
+    void connect_ahead();
     // Waits for this thread's turn, vudad's answer and the handles, `timeout` at most. After success attach_done must
     // follow; until then, or until the timeout has passed, other threads wait.
     Result<HandleSet> attach(const std::string& name, const Uuid& gpu, uint32_t channels,

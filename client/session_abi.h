@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define VUDA_PRIVATE_ABI 1u
+#define VUDA_PRIVATE_ABI 2u
 
 // An error without ownership questions: fixed buffers, always terminated. code: google.rpc.Code, 0 = no error.
 struct vuda_private_error {
@@ -34,6 +34,7 @@ struct vuda_private_handles {
     struct vuda_private_handle* items;  // malloc'ed by the filler, freed by the receiver
     uint32_t count;
     uint32_t channels_in_use;  // owner's channels in the TSG
+    uint64_t generation;       // number of this set, > 0; another one after each change of what it holds
 };
 
 // What this process was asked to do: environment (VUDA_REGISTER, VUDA_ATTACH, VUDA_RESERVE, VUDA_SHARE, VUDA_REQUIRE,
@@ -50,8 +51,10 @@ struct vuda_private_wishes {
 // Called by libvuda from its session thread, never while a call from the preload is in progress on that thread.
 struct vuda_private_callbacks {
     void* context;
-    // Export the renderer's TSG (first) and control buffers now. 0, or -1 with `error` filled.
-    int (*export_host)(void* context, struct vuda_private_handles* out, struct vuda_private_error* error);
+    // Export the renderer's TSG (first) and control buffers now. 0, or -1 with `error` filled. When the set numbered
+    // `held` (0: none) is still complete, nothing is exported: 0, with count 0 and that generation.
+    int (*export_host)(void* context, uint64_t held, struct vuda_private_handles* out,
+                       struct vuda_private_error* error);
     // vudad ended sharing for this process. Applies to the next GPU context. Code UNAVAILABLE (14): vudad or the owner
     // went away, later contexts may ask again. Any other code: libvuda has already forgotten the wishes, so that later
     // contexts are native until the program asks again.

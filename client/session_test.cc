@@ -30,12 +30,14 @@ const Uuid kGpu{{1, 2, 3}};
 
 class FakeHost : public SessionHost {
  public:
-    Result<HandleSet> export_host() override {
+    Result<HandleSet> export_host(uint64_t held) override {
         const std::lock_guard lock(mutex_);
         ++exports_;
         if (export_error_) return *export_error_;
         HandleSet set;
         set.channels_in_use = 4;
+        set.generation = generation_;
+        if (held != 0 && held == generation_) return set;
         for (size_t i = 0; i < export_count_; ++i) {
             HandleInfo info;
             info.kind = i == 0 && !export_without_tsg_ ? HandleKind::kTsg : HandleKind::kControlBuffer;
@@ -67,6 +69,7 @@ class FakeHost : public SessionHost {
 
     size_t exports_ = 0;
     size_t export_count_ = 3;
+    uint64_t generation_ = 0;
     bool export_without_tsg_ = false;
     std::optional<Error> export_error_;
     std::vector<Error> detach_commands_;
@@ -554,6 +557,27 @@ TEST_F(SessionTest, ExportsOnRequestAndKeepsNothing) {
     ASSERT_TRUE(daemon().wait_for([&](const auto&) { return open_fds() <= before + 1; }));
     daemon().send({});
     EXPECT_TRUE(daemon().wait_for([&](const auto&) { return open_fds() <= before; }));
+}
+
+TEST_F(SessionTest, SetThatVudadHoldsIsNotSentAgain) {
+    daemon();
+    session_->set_registration("game", kGpu);
+    ASSERT_TRUE(wait_for_state(SharingState::kRegistered));
+    host_.with([](auto& h) { return h.generation_ = 4; });
+    daemon().send(export_request());
+    ASSERT_TRUE(daemon().wait_for([&](const auto& r) { return r.push_complete; }));
+    EXPECT_EQ(daemon().record().pushed_generation, 4u);
+    const size_t frames = daemon().record().push_frames;
+    v1::ServerMessage again = export_request("exporttoken56789");
+    again.mutable_export_request()->set_held(4);
+    daemon().send(again);
+    ASSERT_TRUE(daemon().wait_for([](const auto& r) { return r.current.size() == 1; }));
+    EXPECT_EQ(daemon().record().current[0], "exporttoken56789");
+    EXPECT_EQ(daemon().record().push_frames, frames);
+    host_.with([](auto& h) { return h.generation_ = 5; });
+    daemon().send(again);
+    ASSERT_TRUE(daemon().wait_for([](const auto& r) { return r.push_complete && r.pushed_generation == 5; }));
+    EXPECT_EQ(daemon().record().current.size(), 1u);
 }
 
 TEST_F(SessionTest, ExportThatFailsIsRefused) {

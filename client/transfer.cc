@@ -27,7 +27,8 @@ Status push_handles(const std::string& socket, const Token& token, const HandleS
             fds.push_back(set.items[i].fd.get());
         }
         const bool last = at + count == set.items.size();
-        Status sent = send_frame(connection.get(), encode_push(token, infos, last, set.channels_in_use), fds, deadline);
+        Status sent = send_frame(connection.get(), encode_push(token, infos, last, set.channels_in_use, set.generation),
+                                 fds, deadline);
         if (!sent) return sent;
     }
     return {};

@@ -121,7 +121,8 @@ void HandleProtocol::on_push(const v1::HandleBundle& bundle) {
         return offend("bad-push", {Code::kInvalidArgument, "more came after the last frame of a push", ""});
     }
     const PushTicket ticket = *std::exchange(push_, std::nullopt);
-    if (Status stored = context_.registry.complete_push(ticket, std::move(pushed_), bundle.channels_in_use());
+    if (Status stored =
+            context_.registry.complete_push(ticket, std::move(pushed_), bundle.channels_in_use(), bundle.generation());
         !stored) {
         return fail(stored.error());
     }

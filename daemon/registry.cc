@@ -109,11 +109,12 @@ Result<SessionId> Registry::open_session(const Peer& peer, Transport transport, 
     session->program = hello.program().empty() ? peer.program : clean_text(hello.program(), kProgramLimit);
     session->client_version = clean_text(hello.client_version(), kProgramLimit);
     session->driver_version = clean_text(hello.driver_version(), kProgramLimit);
+    session->features = identity_.features & hello.features();
     session->since = clock_();
 
     v1::ServerMessage message;
     v1::HelloReply& answer = *message.mutable_hello_reply();
-    answer.set_features(identity_.features & hello.features());
+    answer.set_features(session->features);
     answer.set_daemon_version(identity_.version);
     answer.set_session_id(session->id);
     answer.set_simulated(identity_.simulated);
@@ -210,10 +211,14 @@ void Registry::receive(SessionId id, const v1::ClientMessage& message) {
         case v1::ClientMessage::kDetachNotice: on_detach_notice(*session, message.detach_notice()); break;
         case v1::ClientMessage::kStateReport: on_state_report(*session, message.state_report()); break;
         case v1::ClientMessage::kExportRefused: on_export_refused(*session, message.export_refused()); break;
+        case v1::ClientMessage::kExportCurrent: on_export_current(*session, message.export_current()); break;
         case v1::ClientMessage::kHello:
             reply_error(*session, message.id(),
                         {Code::kFailedPrecondition, "Hello was said already in this session", ""});
             break;
+        case v1::ClientMessage::kPartitionReport:
+        case v1::ClientMessage::kSetMode:
+        case v1::ClientMessage::kSetQuota:
         case v1::ClientMessage::BODY_NOT_SET:
             // A newer client: it is told, and the session goes on.
             reply_error(*session, message.id(),
@@ -279,7 +284,7 @@ void Registry::on_register(Session& session, uint64_t id, const v1::RegisterRequ
     tsg->owner = session.id;
     tsg->allow = allow;
     tsg->since = clock_();
-    tsgs_[request.name()] = std::move(tsg);
+    Tsg& kept = *(tsgs_[request.name()] = std::move(tsg));
     session.owned = request.name();
     session.reason.reset();
     if (session.state == v1::SHARING_STATE_FAULTED) session.state = v1::SHARING_STATE_IDLE;
@@ -288,6 +293,7 @@ void Registry::on_register(Session& session, uint64_t id, const v1::RegisterRequ
     v1::ServerMessage message;
     message.mutable_register_reply();
     reply(session, id, std::move(message));
+    export_ahead(kept);
 }
 
 void Registry::on_unregister(Session& session, uint64_t id, const v1::UnregisterRequest& request) {
@@ -387,7 +393,8 @@ size_t Registry::handle_count() const {
 
 size_t Registry::waiting_count() const {
     size_t sum = 0;
-    for (const auto& [name, tsg] : tsgs_) sum += tsg->queue.size() + (tsg->turn ? 1 : 0);
+    for (const auto& [name, tsg] : tsgs_)
+        sum += tsg->queue.size() + (tsg->turn && tsg->turn->waiter.session != 0 ? 1 : 0);
     return sum;
 }
 

@@ -7,7 +7,8 @@
 // An attach is a *turn* on the name: at most one at a time, because a TSG-level schedule looks at every channel of the
 // group, also at those that another program is still setting up. A turn goes: ExportRequest to the owner (push token)
 // -> owner pushes its handles -> AttachReply to the attacher (pull token) -> attacher pulls and imports -> AttachDone.
-// Every step has a deadline, and whatever ends either session ends the turn.
+// Every step has a deadline, and whatever ends either session ends the turn. An owner that numbers its sets
+// (FEATURE_EXPORT_REFRESH) is asked once ahead, in a turn without an attacher, and may later answer ExportCurrent.
 #pragma once
 
 #include <sys/types.h>
@@ -124,7 +125,9 @@ class Registry {
 
     // Transfers on the handle socket. A ticket stays good only while its turn lasts.
     Result<PushTicket> begin_push(std::string_view token, const Peer& peer);
-    Status complete_push(const PushTicket& ticket, HandleSetPtr handles, uint32_t channels_in_use);
+    // `generation`: the owner's number of this set, 0 when it gives none.
+    Status complete_push(const PushTicket& ticket, HandleSetPtr handles, uint32_t channels_in_use,
+                         uint64_t generation = 0);
     void abandon_push(const PushTicket& ticket, const Error& reason);
     Result<PullTicket> redeem_pull(std::string_view token, const Peer& peer);
 
@@ -168,6 +171,11 @@ class Registry {
     void on_attach_done(Session& session, uint64_t id, const v1::AttachDone& done);
     void on_detach_notice(Session& session, const v1::DetachNotice& notice);
     void on_export_refused(Session& session, const v1::ExportRefused& refused);
+    void on_export_current(Session& session, const v1::ExportCurrent& current);
+    Tsg* exporting(const Session& session, const std::string& token);
+    void begin_turn(Tsg& tsg, const Waiter& waiter);
+    void export_ahead(Tsg& tsg);
+    void hand_over(Tsg& tsg);
     Status admissible(const Session& session, const Waiter& waiter, const Tsg& tsg);
     void start_next(Tsg& tsg);
     void fail_turn(Tsg& tsg, const Error& error);

@@ -105,22 +105,35 @@ void Registry::start_next(Tsg& tsg) {
             fail_waiter(waiter, tsg, ok.error());
             continue;
         }
-        const TimePoint now = clock_();
-        const Session& owner = *find(tsg.owner);
-        Turn turn;
-        turn.serial = ++last_turn_;
-        turn.waiter = waiter;
-        turn.deadline = std::min(waiter.deadline, now + settings_.export_limit);
-        turn.token =
-            tokens_.issue({Grant::Purpose::kPush, owner.peer.process, owner.peer.uid, turn.deadline, turn.serial});
-        tsg.turn = turn;
-        v1::ServerMessage message;
-        v1::ExportRequest& request = *message.mutable_export_request();
-        request.set_token(token_bytes(turn.token));
-        request.set_deadline_ms(static_cast<uint32_t>(
-            std::max<int64_t>(1, std::chrono::duration_cast<Milliseconds>(turn.deadline - now).count())));
-        owner.sink->send(message);
+        begin_turn(tsg, waiter);
     }
+}
+
+void Registry::begin_turn(Tsg& tsg, const Waiter& waiter) {
+    const TimePoint now = clock_();
+    const Session& owner = *find(tsg.owner);
+    Turn turn;
+    turn.serial = ++last_turn_;
+    turn.waiter = waiter;
+    turn.deadline = std::min(waiter.deadline, now + settings_.export_limit);
+    turn.token = tokens_.issue({Grant::Purpose::kPush, owner.peer.process, owner.peer.uid, turn.deadline, turn.serial});
+    tsg.turn = turn;
+    v1::ServerMessage message;
+    v1::ExportRequest& request = *message.mutable_export_request();
+    request.set_token(token_bytes(turn.token));
+    request.set_deadline_ms(static_cast<uint32_t>(
+        std::max<int64_t>(1, std::chrono::duration_cast<Milliseconds>(turn.deadline - now).count())));
+    if ((owner.features & v1::FEATURE_EXPORT_REFRESH) != 0 && tsg.handles) request.set_held(tsg.generation);
+    owner.sink->send(message);
+}
+
+// An export takes the owner tens of milliseconds, which the first attacher need not wait for. Should it fail, nobody is
+// told: the first attacher asks again.
+void Registry::export_ahead(Tsg& tsg) {
+    if (tsg.turn || (find(tsg.owner)->features & v1::FEATURE_EXPORT_REFRESH) == 0) return;
+    Waiter nobody;
+    nobody.deadline = clock_() + settings_.export_limit;
+    begin_turn(tsg, nobody);
 }
 
 Result<PushTicket> Registry::begin_push(std::string_view token, const Peer& peer) {
@@ -140,7 +153,8 @@ Result<PushTicket> Registry::begin_push(std::string_view token, const Peer& peer
     return PushTicket{grant->turn, std::min(left, kHandlesPerSet)};
 }
 
-Status Registry::complete_push(const PushTicket& ticket, HandleSetPtr handles, uint32_t channels_in_use) {
+Status Registry::complete_push(const PushTicket& ticket, HandleSetPtr handles, uint32_t channels_in_use,
+                               uint64_t generation) {
     Tsg* tsg = find_turn(ticket.turn);
     if (tsg == nullptr || tsg->turn->phase != Turn::Phase::kExport) {
         return Error{Code::kAborted, "the attach that wanted these handles has ended", ""};
@@ -152,32 +166,39 @@ Status Registry::complete_push(const PushTicket& ticket, HandleSetPtr handles, u
     }
     ++counters_.exports;
     tsg->handles = std::move(handles);  // the old set's fds close when no transfer uses them any more
+    tsg->generation = generation;
     tsg->owner_channels = std::min(channels_in_use, kChannelsPerTsg);
+    hand_over(*tsg);
+    return {};
+}
 
-    // The owner's channel count is news: judge again.
-    const Waiter waiter = tsg->turn->waiter;
-    Session& session = *find(waiter.session);
-    if (Status ok = admissible(session, waiter, *tsg); !ok) {
-        fail_turn(*tsg, ok.error());
-        start_next(*tsg);
-        update_deadline();
-        return {};
+// The set is complete: the attacher whose turn it is may pull it.
+void Registry::hand_over(Tsg& tsg) {
+    const Waiter waiter = tsg.turn->waiter;
+    Session* session = find(waiter.session);
+    // The owner's channel count may be news: judge again.
+    Status admitted;
+    if (session != nullptr) admitted = admissible(*session, waiter, tsg);
+    if (session == nullptr || !admitted) {
+        fail_turn(tsg, admitted ? Error{Code::kCancelled, "exported ahead", ""} : admitted.error());
+        start_next(tsg);
+        return update_deadline();
     }
-    const Session& owner = *find(tsg->owner);
-    Turn& turn = *tsg->turn;
+    const Session& owner = *find(tsg.owner);
+    Turn& turn = *tsg.turn;
+    tokens_.revoke(turn.token);
     turn.phase = Turn::Phase::kImport;
     turn.deadline = clock_() + settings_.turn_limit;
     turn.token =
-        tokens_.issue({Grant::Purpose::kPull, session.peer.process, session.peer.uid, turn.deadline, turn.serial});
+        tokens_.issue({Grant::Purpose::kPull, session->peer.process, session->peer.uid, turn.deadline, turn.serial});
     v1::ServerMessage message;
     v1::AttachReply& answer = *message.mutable_attach_reply();
     answer.set_token(token_bytes(turn.token));
-    answer.set_handles(static_cast<uint32_t>(tsg->handles->size()));
+    answer.set_handles(static_cast<uint32_t>(tsg.handles->size()));
     answer.set_owner_pid(static_cast<uint32_t>(owner.peer.pid()));
-    answer.set_veids_used(tsg->veids_used());
-    reply(session, waiter.request, std::move(message));
+    answer.set_veids_used(tsg.veids_used());
+    reply(*session, waiter.request, std::move(message));
     update_deadline();
-    return {};
 }
 
 void Registry::abandon_push(const PushTicket& ticket, const Error& reason) {
@@ -189,15 +210,33 @@ void Registry::abandon_push(const PushTicket& ticket, const Error& reason) {
     update_deadline();
 }
 
-void Registry::on_export_refused(Session& session, const v1::ExportRefused& refused) {
+// The name whose export this session is asked for. The token tells an answer to this turn from one to a turn that is
+// over.
+Registry::Tsg* Registry::exporting(const Session& session, const std::string& token) {
     const auto owned = tsgs_.find(session.owned);
-    if (owned == tsgs_.end()) return;
+    if (owned == tsgs_.end()) return nullptr;
     Tsg& tsg = *owned->second;
-    // The token tells an answer to this turn from one to a turn that is over.
-    if (!tsg.turn || tsg.turn->phase != Turn::Phase::kExport || refused.token() != token_bytes(tsg.turn->token)) return;
+    if (!tsg.turn || tsg.turn->phase != Turn::Phase::kExport || token != token_bytes(tsg.turn->token)) return nullptr;
+    return &tsg;
+}
+
+void Registry::on_export_refused(Session& session, const v1::ExportRefused& refused) {
+    Tsg* tsg = exporting(session, refused.token());
+    if (tsg == nullptr) return;
     const Error error = from_proto(refused.error());
-    fail_turn(tsg, {error.code, "the owner of '" + tsg.name + "' refused: " + error.text, error.hint});
-    start_next(tsg);
+    fail_turn(*tsg, {error.code, "the owner of '" + tsg->name + "' refused: " + error.text, error.hint});
+    start_next(*tsg);
+}
+
+void Registry::on_export_current(Session& session, const v1::ExportCurrent& current) {
+    Tsg* tsg = exporting(session, current.token());
+    if (tsg == nullptr) return;
+    if (!tsg->handles || tsg->generation == 0) {
+        const Error error{Code::kDataLoss, "the owner of '" + tsg->name + "' spoke of a set that it never sent", ""};
+        fail_turn(*tsg, error);
+        return start_next(*tsg);
+    }
+    hand_over(*tsg);
 }
 
 Result<PullTicket> Registry::redeem_pull(std::string_view token, const Peer& peer) {
@@ -335,10 +374,10 @@ void Registry::expire() {
         const Session& owner = *find(tsg.owner);
         std::string blame;
         if (tsg.turn) {
-            const Session& holder = *find(tsg.turn->waiter.session);
-            blame = tsg.turn->phase == Turn::Phase::kExport
+            const Session* holder = find(tsg.turn->waiter.session);
+            blame = tsg.turn->phase == Turn::Phase::kExport || holder == nullptr
                         ? "; the owner, " + who(owner.peer, owner.program) + ", is being asked for its TSG"
-                        : "; " + who(holder.peer, holder.program) + " is still attaching";
+                        : "; " + who(holder->peer, holder->program) + " is still attaching";
         }
         for (const Waiter& waiter : late) {
             fail_waiter(waiter, tsg, {Code::kDeadlineExceeded, "no turn on '" + tsg.name + "' in time" + blame, ""});

@@ -19,6 +19,7 @@ struct Registry::Session {
     std::string program;
     std::string client_version;
     std::string driver_version;
+    uint64_t features = 0;  // that both sides offer
     TimePoint since;
 
     std::string owned;  // name it registered; empty: none
@@ -56,7 +57,7 @@ struct Registry::Session {
 };
 
 struct Registry::Waiter {
-    SessionId session = 0;
+    SessionId session = 0;  // 0: nobody, an export made ahead
     uint64_t request = 0;
     uint32_t channels = 0;
     Uuid gpu;
@@ -82,6 +83,7 @@ struct Registry::Tsg {
     bool faulted = false;
 
     HandleSetPtr handles;
+    uint64_t generation = 0;  // the owner's number of `handles`; 0: it gives none
     uint32_t owner_channels = 0;
     struct Attached {
         uint32_t channels = 0;

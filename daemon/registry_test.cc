@@ -51,11 +51,12 @@ class RegistryTest : public ::testing::Test {
         return peer;
     }
 
-    Process& open(pid_t pid, uid_t uid = 1000, const std::string& driver = "580.159.04") {
+    Process& open(pid_t pid, uid_t uid = 1000, const std::string& driver = "580.159.04",
+                  uint64_t features = v1::FEATURE_SHARE | v1::FEATURE_SLO) {
         Process& process = processes_.emplace_back();
         process.peer = peer_of(pid, uid);
         v1::Hello hello;
-        hello.set_features(v1::FEATURE_SHARE | v1::FEATURE_SLO);
+        hello.set_features(features);
         hello.set_driver_version(driver);
         Result<SessionId> id = registry_.open_session(process.peer, Transport::kFrames, hello, 1, process);
         EXPECT_TRUE(id.ok()) << (id.ok() ? "" : id.error().to_string());
@@ -123,12 +124,29 @@ class RegistryTest : public ::testing::Test {
         return set;
     }
 
+    // A renderer that numbers its sets: it is asked for one as soon as it registers.
+    Process& numbering_renderer(pid_t pid, const std::string& name) {
+        Process& process = open(pid, 1000, "580.159.04", v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH);
+        send_register(process, name);
+        process.take(v1::ServerMessage::kRegisterReply);
+        return process;
+    }
+
+    // "The set that you hold is complete."
+    void answer_current(Process& owner, uint64_t held) {
+        const v1::ServerMessage request = owner.take(v1::ServerMessage::kExportRequest);
+        EXPECT_EQ(request.export_request().held(), held);
+        v1::ClientMessage message;
+        message.mutable_export_current()->set_token(request.export_request().token());
+        say(owner, message, 0);
+    }
+
     // The owner answers its ExportRequest.
-    void push(Process& owner, uint32_t channels_in_use = 2) {
+    void push(Process& owner, uint32_t channels_in_use = 2, uint64_t generation = 0) {
         const std::string token = owner.take(v1::ServerMessage::kExportRequest).export_request().token();
         Result<PushTicket> ticket = registry_.begin_push(token, owner.peer);
         ASSERT_TRUE(ticket.ok()) << ticket.error().to_string();
-        EXPECT_TRUE(registry_.complete_push(*ticket, handles(), channels_in_use).ok());
+        EXPECT_TRUE(registry_.complete_push(*ticket, handles(), channels_in_use, generation).ok());
     }
 
     std::string take_pull_token(Process& attacher) {
@@ -169,7 +187,8 @@ class RegistryTest : public ::testing::Test {
     std::vector<v1::Event> events_;
     std::optional<TimePoint> announced_;
     std::deque<Process> processes_;
-    Registry registry_{Identity{"1.2.3", "/h.sock", v1::FEATURE_SHARE, true}, Settings{}, [this] { return now_; },
+    Registry registry_{Identity{"1.2.3", "/h.sock", v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH, true}, Settings{},
+                       [this] { return now_; },
                        [this] {
                            Token token{};
                            token[0] = ++next_token_;
@@ -459,6 +478,89 @@ TEST_F(RegistryTest, RefusedExportReachesTheAttacher) {
     const v1::Error error = attacher.take_error();
     EXPECT_EQ(error.code(), 9u);
     EXPECT_THAT(error.text(), HasSubstr("refused: no TSG?yet"));
+}
+
+TEST_F(RegistryTest, SetIsExportedAheadAndUsedWhileItIsCurrent) {
+    Process& owner = numbering_renderer(1, "game");
+    EXPECT_EQ(registry_.waiting_count(), 0u);
+    push(owner, 2, 7);
+    EXPECT_FALSE(announced_.has_value()) << "an export made ahead leaves no turn behind";
+    for (const pid_t pid : {2, 3}) {
+        Process& attacher = open(pid);
+        send_attach(attacher, "game");
+        answer_current(owner, 7);
+        const Result<PullTicket> pull = registry_.redeem_pull(take_pull_token(attacher), attacher.peer);
+        ASSERT_TRUE(pull.ok());
+        EXPECT_EQ(pull->handles->size(), 3u);
+        EXPECT_EQ(pull->channels_in_use, 2u);
+        send_done(attacher);
+        attacher.take(v1::ServerMessage::kAttachDoneReply);
+    }
+    EXPECT_EQ(registry_.counters().exports, 1u);
+}
+
+TEST_F(RegistryTest, SetThatIsOutOfDateIsExportedAgain) {
+    Process& owner = numbering_renderer(1, "game");
+    push(owner, 2, 7);
+    Process& attacher = open(2);
+    send_attach(attacher, "game");
+    push(owner, 3, 8);
+    const Result<PullTicket> pull = registry_.redeem_pull(take_pull_token(attacher), attacher.peer);
+    ASSERT_TRUE(pull.ok());
+    EXPECT_EQ(pull->channels_in_use, 3u);
+    send_done(attacher);
+    attacher.take(v1::ServerMessage::kAttachDoneReply);
+    Process& next = open(3);
+    send_attach(next, "game");
+    answer_current(owner, 8);
+    take_pull_token(next);
+}
+
+TEST_F(RegistryTest, AttachDuringAnExportAheadWaitsForItAndThenAsks) {
+    Process& owner = numbering_renderer(1, "game");
+    Process& attacher = open(2);
+    send_attach(attacher, "game");
+    EXPECT_EQ(registry_.waiting_count(), 1u);
+    push(owner, 2, 7);
+    answer_current(owner, 7);
+    take_pull_token(attacher);
+}
+
+TEST_F(RegistryTest, ExportAheadThatFailsCostsNobodyAnything) {
+    for (const bool refuse : {true, false}) {
+        const std::string name = refuse ? "refusing" : "silent";
+        Process& owner = numbering_renderer(refuse ? 1 : 11, name);
+        Process& attacher = open(refuse ? 2 : 12);
+        send_attach(attacher, name);
+        const std::string token = owner.take(v1::ServerMessage::kExportRequest).export_request().token();
+        if (refuse) {
+            v1::ClientMessage message;
+            message.mutable_export_refused()->set_token(token);
+            message.mutable_export_refused()->mutable_error()->set_code(9);
+            say(owner, message, 0);
+        } else {
+            pass(registry_.settings().export_limit);
+        }
+        EXPECT_EQ(registry_.counters().attach_failures, 0u);
+        EXPECT_EQ(info(attacher).state(), v1::SHARING_STATE_WAITING);
+        push(owner, 2, 1);
+        take_pull_token(attacher);
+    }
+}
+
+TEST_F(RegistryTest, OwnerCannotCallASetCurrentThatItNeverSent) {
+    Process& owner = numbering_renderer(1, "game");
+    push(owner, 2, 0);  // promised numbers and gives none
+    Process& attacher = open(2);
+    send_attach(attacher, "game");
+    answer_current(owner, 0);
+    EXPECT_EQ(attacher.take_error().code(), static_cast<uint32_t>(Code::kDataLoss));
+    EXPECT_EQ(registry_.waiting_count(), 0u);
+    // And out of turn it means nothing.
+    v1::ClientMessage message;
+    message.mutable_export_current()->set_token(std::string(16, '\x07'));
+    say(owner, message, 0);
+    EXPECT_EQ(registry_.waiting_count(), 0u);
 }
 
 TEST_F(RegistryTest, BrokenPushReachesTheAttacher) {

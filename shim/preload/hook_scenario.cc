@@ -102,6 +102,24 @@ void attach_nobody() {
     CHECK(said("report 5 no TSG named 'nobody'"));
 }
 
+// The same memory under the same handle at the same address, and yet perhaps another object.
+void remap_one(const Gpu* gpu) {
+    rm::UnmapDmaArgs unmap{};
+    unmap.hClient = gpu->vk_client;
+    unmap.hDevice = 0xbeef0003;
+    unmap.hDma = 0xcaf00000;
+    unmap.dmaOffset = 0x51f0000;
+    CHECK(gpu_ioctl(gpu->vk, rm::rm_request(rm::escape::kUnmapMemoryDma, sizeof unmap), &unmap) == 0);
+    rm::MapDmaArgs map{};
+    map.hClient = gpu->vk_client;
+    map.hDevice = 0xbeef0003;
+    map.hDma = 0xcaf00000;
+    map.hMemory = 0x45;
+    map.length = 0x3000;
+    map.dmaOffset = 0x51f0000;
+    CHECK(gpu_ioctl(gpu->vk, rm::rm_request(rm::escape::kMapMemoryDma, sizeof map), &map) == 0);
+}
+
 void exports() {
     Gpu gpu;
     start_renderer(&gpu);
@@ -112,8 +130,9 @@ void exports() {
     for (int round = 0; round < 3; ++round) {
         vuda_private_handles handles{};
         vuda_private_error error{};
-        CHECK(callbacks->export_host(callbacks->context, &handles, &error) == 0);
+        CHECK(callbacks->export_host(callbacks->context, 0, &handles, &error) == 0);
         CHECK(handles.count == 3 && handles.channels_in_use == 1);
+        CHECK(handles.generation == static_cast<uint64_t>(round) + 1);
         CHECK(handles.items[0].kind == 1 && handles.items[1].kind == 2);
         CHECK(handles.items[1].va == 0x51f0000 && handles.items[1].length == 0x3000);
         for (uint32_t i = 0; i < handles.count; ++i) {
@@ -123,10 +142,25 @@ void exports() {
         std::free(handles.items);
     }
     CHECK(descriptors() == before);
+    // Nothing changed since: no descriptors, until a mapping comes or goes.
+    vuda_private_handles current{};
+    vuda_private_error fine{};
+    CHECK(callbacks->export_host(callbacks->context, 3, &current, &fine) == 0);
+    CHECK(current.count == 0 && current.items == nullptr && current.generation == 3 && current.channels_in_use == 1);
+    CHECK(callbacks->export_host(callbacks->context, 2, &current, &fine) == 0);
+    CHECK(current.count == 3 && current.generation == 4);
+    for (uint32_t i = 0; i < current.count; ++i) close(current.items[i].fd);
+    std::free(current.items);
+    remap_one(&gpu);
+    CHECK(callbacks->export_host(callbacks->context, 4, &current, &fine) == 0);
+    CHECK(current.count == 3 && current.generation == 5);
+    for (uint32_t i = 0; i < current.count; ++i) close(current.items[i].fd);
+    std::free(current.items);
+    CHECK(descriptors() == before);
     CHECK(free_object(gpu.vk, gpu.vk_client, gpu.vk_client) == 0);
     vuda_private_handles none{};
     vuda_private_error error{};
-    CHECK(callbacks->export_host(callbacks->context, &none, &error) == -1);
+    CHECK(callbacks->export_host(callbacks->context, 0, &none, &error) == -1);
     CHECK(error.code != 0 && error.text[0] != '\0');
 }
 
@@ -139,7 +173,7 @@ void export_waits() {
     clock_gettime(CLOCK_MONOTONIC, &start);
     vuda_private_handles handles{};
     vuda_private_error error{};
-    CHECK(callbacks->export_host(callbacks->context, &handles, &error) == 0);
+    CHECK(callbacks->export_host(callbacks->context, 0, &handles, &error) == 0);
     clock_gettime(CLOCK_MONOTONIC, &end);
     const double ms =
         static_cast<double>(end.tv_sec - start.tv_sec) * 1e3 + static_cast<double>(end.tv_nsec - start.tv_nsec) / 1e6;

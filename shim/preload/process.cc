@@ -237,9 +237,10 @@ int Process::handle(UserCall& call) {
     std::vector<uint8_t> block(size);
     if (!read_user(call.arg, block.data(), block.size())) return call.forward();  // the kernel says EFAULT
 
-    const bool makes_group = is_rm_file(role) && rm::ioctl_number(call.inner_request) == rm::escape::kAlloc &&
-                             load<uint32_t>(block, offsetof(rm::AllocArgs, hClass)) == rm::cls::kChannelGroup;
-    if (makes_group) prepare_group();
+    if (is_rm_file(role) && rm::ioctl_number(call.inner_request) == rm::escape::kAlloc) {
+        const auto made = load<uint32_t>(block, offsetof(rm::AllocArgs, hClass));
+        if (made == rm::cls::kChannelGroup || made == rm::cls::kVaSpace) prepare();
+    }
     if (calls_ == nullptr) return call.forward();
 
     const ParamsRef ref = params_of(role, call.inner_request, block, abi);
@@ -316,8 +317,8 @@ void Process::start_session() {
     }
     vuda_private_callbacks callbacks{};
     callbacks.context = this;
-    callbacks.export_host = [](void* context, vuda_private_handles* out, vuda_private_error* error) {
-        return static_cast<Process*>(context)->export_host(out, error);
+    callbacks.export_host = [](void* context, uint64_t held, vuda_private_handles* out, vuda_private_error* error) {
+        return static_cast<Process*>(context)->export_host(held, out, error);
     };
     callbacks.detach_command = [](void* context, const vuda_private_error*) {
         auto* self = static_cast<Process*>(context);
@@ -330,7 +331,7 @@ void Process::start_session() {
     session_.start(&callbacks, driver_version_);
 }
 
-void Process::prepare_group() {
+void Process::prepare() {
     const int saved = errno;
     const bool loaded = session_.load(settings_, reinterpret_cast<const void*>(&read_settings));
     const vuda_private_wishes now = session_.wishes(settings_);
@@ -504,7 +505,7 @@ void Process::device_created() {
 // ---------------------------------------------------------------------------------------------------------------------
 // The renderer's side: called by libvuda's thread when somebody attaches
 
-int Process::export_host(vuda_private_handles* out, vuda_private_error* error) {
+int Process::export_host(uint64_t held, vuda_private_handles* out, vuda_private_error* error) {
     const auto fail = [&](Code code, const char* text) {
         *error = {};
         error->code = static_cast<int>(code);
@@ -534,6 +535,12 @@ int Process::export_host(vuda_private_handles* out, vuda_private_error* error) {
             *error = why;
             return -1;
         }
+        if (held != 0 && held == export_generation_ && host.same_objects(exported_)) {
+            *out = {};
+            out->channels_in_use = host.channels;
+            out->generation = held;
+            return 0;
+        }
         Result<std::vector<vuda_private_handle>> made = export_all(host);
         if (!made) return fail(made.error().code, made.error().text.c_str());
         auto* items = static_cast<vuda_private_handle*>(std::malloc(made->size() * sizeof(vuda_private_handle)));
@@ -545,6 +552,8 @@ int Process::export_host(vuda_private_handles* out, vuda_private_error* error) {
         out->items = items;
         out->count = static_cast<uint32_t>(made->size());
         out->channels_in_use = host.channels;
+        out->generation = ++export_generation_;
+        exported_ = std::move(host);
         return 0;
     } catch (...) {
         return fail(Code::kResourceExhausted, "out of memory");

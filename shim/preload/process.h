@@ -73,11 +73,13 @@ class Process : public RedirectorAccess, public Attacher {
     void forget(const std::vector<FileId>& files);
     FileId file_of(int fd, unsigned long request);
     // Before a graphics-engine TSG is made: libvuda is loaded if anybody asked, and the wishes of this moment apply.
-    void prepare_group();
+    // Also before the address space of a CUDA context, which comes first: loading and connecting then go on beside
+    // CUDA's own set-up.
+    void prepare();
     void start_session();
     void deliver_notices();
     void deliver(const Notice& notice);
-    int export_host(vuda_private_handles* out, vuda_private_error* error);
+    int export_host(uint64_t held, vuda_private_handles* out, vuda_private_error* error);
     Result<std::vector<vuda_private_handle>> export_all(const Host& host);
 
     const Settings& settings_;
@@ -94,6 +96,8 @@ class Process : public RedirectorAccess, public Attacher {
     std::condition_variable changed_;
     uint64_t generation_ = 0;
     std::unique_ptr<Redirector> redirector_;
+    Host exported_;  // what the newest export held, and its number; session's thread only
+    uint64_t export_generation_ = 0;
     std::map<uint64_t, uint64_t> spent_ns_;  // by Notice::started_ns: how long the merging ioctl took
     bool started_ = false;
     bool reported_driver_ = false;

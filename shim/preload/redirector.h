@@ -173,6 +173,8 @@ struct HostBuffer {
     uint64_t va = 0;
     uint64_t length = 0;
     uint64_t offset = 0;
+    uint64_t order = 0;  // number of the mapping, never used again
+    bool operator==(const HostBuffer&) const = default;
 };
 struct Host {
     FileId file = 0;
@@ -180,10 +182,16 @@ struct Host {
     uint32_t device = 0;
     uint32_t device_instance = 0;  // RM's number; equal for all clients of one GPU
     uint32_t tsg = 0;
+    uint64_t order = 0;          // number of the TSG, never used again
     bool legacy = false;         // takes no further context share: cannot be shared
     uint32_t channels = 0;       // in the TSG, moved ones of this process included
     uint64_t settled_at_ns = 0;  // export not before this time (0: now)
     std::vector<HostBuffer> buffers;
+
+    // An export of one is as good as an export of the other.
+    bool same_objects(const Host& other) const {
+        return client == other.client && order == other.order && channels == other.channels && buffers == other.buffers;
+    }
 };
 
 class Redirector {

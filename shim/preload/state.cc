@@ -74,6 +74,7 @@ Host Redirector::State::host() const {
     const Client& owner = clients.at(host.client);
     host.file = owner.file;
     host.device = tsg->device;
+    host.order = tsg->order;
     const auto device = owner.devices.find(tsg->device);
     if (device != owner.devices.end()) host.device_instance = device->second;
     host.legacy = tsg->legacy;
@@ -93,7 +94,7 @@ Host Redirector::State::host() const {
     for (const auto& [va, mapping] : owner.mappings) {
         const uint64_t into_page = va % kPage;
         if (mapping.length == 0 || into_page > mapping.offset || (mapping.offset - into_page) % kPage != 0) continue;
-        HostBuffer buffer{mapping.memory, va - into_page, 0, mapping.offset - into_page};
+        HostBuffer buffer{mapping.memory, va - into_page, 0, mapping.offset - into_page, mapping.order};
         const uint64_t stop = std::min((va + mapping.length + kPage - 1) / kPage * kPage, options.mirror_limit);
         if (buffer.va < end) {
             buffer.offset += end - buffer.va;

@@ -79,6 +79,7 @@ struct DmaMapping {
     uint32_t memory = 0;
     uint64_t length = 0;
     uint64_t offset = 0;
+    uint64_t order = 0;  // of mapping, over all clients: handles and addresses are used again, this is not
 };
 
 struct Client {
@@ -105,6 +106,7 @@ struct Redirector::State {
     std::vector<Notice> notices;
     uint32_t handles_made = 0;
     uint64_t tsgs_made = 0;
+    uint64_t mappings_made = 0;
     uint64_t last_change_ns = 0;
     bool settled = false;
     uint32_t announced_client = 0;  // kHost was sent for it

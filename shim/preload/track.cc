@@ -49,7 +49,7 @@ void Redirector::State::track(const Call& call, const Outcome& outcome) {
             const auto va = load<uint64_t>(outcome.arg, abi->map_dma_va);
             Client* owner = client(args.hClient);
             if (owner == nullptr || va >= options.mirror_limit) return;
-            owner->mappings[va] = {args.hDevice, args.hDma, args.hMemory, args.length, args.offset};
+            owner->mappings[va] = {args.hDevice, args.hDma, args.hMemory, args.length, args.offset, ++mappings_made};
             return;
         }
         case rm::escape::kUnmapMemoryDma: {
