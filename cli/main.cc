@@ -80,7 +80,7 @@ sysexits.h. `run` ends with the program's own status.)");
         ->type_name("NAME");
     run->add_option("--attach", args.run.attach_name, "CUDA program: run in the TSG called NAME")->type_name("NAME");
     run->add_flag("--share", args.run.share, "CUDA and Vulkan in one process: run CUDA in the program's own TSG");
-    run->add_option("--reserve", args.run.reserve, "Channels of CUDA's to move: 1 to 128 or 'all' (default: all)")
+    run->add_option("--reserve", args.run.reserve, "GR channels that CUDA shares with: 1 to 128 or 'all' (default: all, CUDA makes 8)")
         ->type_name("N|all");
     run->add_flag("--require", args.run.require,
                   "Failure to share is an error; without it the program then runs natively");

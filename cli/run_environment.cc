@@ -11,6 +11,18 @@ namespace vuda::cli {
 namespace {
 
 constexpr unsigned kMaxChannels = 128;  // of one TSG
+// What CUDA reads (CUDA C++ Programming Guide, "CUDA Environment Variables").
+constexpr const char* kCudaChannels = "CUDA_DEVICE_MAX_CONNECTIONS";
+constexpr unsigned kMaxCudaChannels = 32;
+
+// A number of channels; nullopt: "all", or nothing that --reserve takes.
+std::optional<unsigned> channels_of(const std::string& reserve) {
+    unsigned value = 0;
+    const char* end = reserve.data() + reserve.size();
+    const auto [stop, error] = std::from_chars(reserve.data(), end, value);
+    if (error != std::errc() || stop != end || value < 1 || value > kMaxChannels) return std::nullopt;
+    return value;
+}
 
 bool is_entry(const std::string& entry, std::string_view name) {
     return entry.size() > name.size() && entry[name.size()] == '=' && entry.starts_with(name);
@@ -88,11 +100,7 @@ Status check_run_options(const RunOptions& options) {
                    "CUDA and Vulkan in one process share with --share");
     if (!options.reserve.empty()) {
         if (options.attach_name.empty() && !options.share) return bad("--reserve needs --attach or --share", "");
-        unsigned value = 0;
-        const char* end = options.reserve.data() + options.reserve.size();
-        const auto [stop, error] = std::from_chars(options.reserve.data(), end, value);
-        const bool number = error == std::errc() && stop == end && value >= 1 && value <= kMaxChannels;
-        if (options.reserve != "all" && !number)
+        if (options.reserve != "all" && !channels_of(options.reserve))
             return bad("--reserve: '" + options.reserve + "' is neither 'all' nor a number of channels from 1 to 128",
                        "");
     }
@@ -123,7 +131,13 @@ Environment run_environment(Environment env, const RunOptions& options, const Ru
 
     if (!options.register_name.empty()) set_env(env, "VUDA_REGISTER", options.register_name);
     if (!options.attach_name.empty()) set_env(env, "VUDA_ATTACH", options.attach_name);
-    if (!options.reserve.empty()) set_env(env, "VUDA_RESERVE", options.reserve);
+    if (!options.reserve.empty()) {
+        set_env(env, "VUDA_RESERVE", options.reserve);
+        // The channels of a context share all or not at all, so CUDA is told to make no more; it makes 32 at most.
+        const std::optional<unsigned> channels = channels_of(options.reserve);
+        if (channels && !get_env(env, kCudaChannels))
+            set_env(env, kCudaChannels, std::to_string(std::min(*channels, kMaxCudaChannels)));
+    }
     if (options.share) set_env(env, "VUDA_SHARE", "1");
     if (options.require) set_env(env, "VUDA_REQUIRE", "1");
 

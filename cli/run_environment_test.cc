@@ -39,6 +39,22 @@ TEST(RunEnvironment, AttachOnHardware) {
                            "VUDA_HANDLE_SOCKET=/run/vuda/handles.sock", "VUDA_ATTACH=game", "VUDA_RESERVE=all"}));
 }
 
+TEST(RunEnvironment, ReservationTellsCudaHowManyChannelsToMake) {
+    RunOptions options;
+    options.attach_name = "game";
+    const auto told = [&](Environment env) {
+        return get_env(run_environment(std::move(env), options, hardware()), "CUDA_DEVICE_MAX_CONNECTIONS");
+    };
+    EXPECT_EQ(told({}), std::nullopt);
+    options.reserve = "all";
+    EXPECT_EQ(told({}), std::nullopt);
+    options.reserve = "4";
+    EXPECT_EQ(told({}), "4");
+    EXPECT_EQ(told({"CUDA_DEVICE_MAX_CONNECTIONS=6"}), "6") << "the user's word stands";
+    options.reserve = "100";
+    EXPECT_EQ(told({}), "32");
+}
+
 TEST(RunEnvironment, SimulatedDaemonBringsTheSimLibrary) {
     RunOptions options;
     options.register_name = "game";

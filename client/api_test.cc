@@ -109,6 +109,14 @@ TEST(PublicApi, RecordsWishesAndTellsThePreload) {
         CHECK_THAT(std::strcmp(wishes.register_name, "game") == 0);
         CHECK_THAT(std::strcmp(wishes.attach_name, "host") == 0);
         CHECK_THAT(wishes.reserve == 4);
+        CHECK_THAT(std::strcmp(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "4") == 0);
+        CHECK_THAT(vuda_reserve(128) == VUDA_OK);
+        CHECK_THAT(std::strcmp(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32") == 0);
+        CHECK_THAT(vuda_reserve(VUDA_ALL_CHANNELS) == VUDA_OK);
+        CHECK_THAT(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS") == nullptr);
+        ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "6", 1);
+        CHECK_THAT(vuda_reserve(2) == VUDA_OK);
+        CHECK_THAT(std::strcmp(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "6") == 0);
         CHECK_THAT(vuda_detach() == VUDA_OK);
         vuda_private_get_wishes(&wishes);
         CHECK_THAT(wishes.register_name[0] == 0 && wishes.attach_name[0] == 0);

@@ -9,6 +9,7 @@
 #include <climits>
 #include <exception>
 
+#include "client/descriptor_table.h"
 #include "client/names.h"
 #include "client/transfer.h"
 
@@ -298,6 +299,7 @@ void Session::run() {
                 host_.guard_fd(wake_read_.get(), true);
                 host_.guard_fd(wake_write_.get(), true);
                 guarded = true;
+                grow_descriptor_table(wake_read_.get());
             }
             {
                 const std::lock_guard lock(mutex_);

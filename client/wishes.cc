@@ -1,5 +1,6 @@
 #include "client/wishes.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +11,11 @@
 
 namespace vuda::client {
 namespace {
+
+// CUDA makes as many channels on the graphics engine as this says (CUDA C++ Programming Guide, "CUDA Environment
+// Variables": 1 to 32, default 8; the channels were counted with driver 580.159.04).
+constexpr const char* kCudaChannels = "CUDA_DEVICE_MAX_CONNECTIONS";
+constexpr uint32_t kMaxCudaChannels = 32;
 
 std::string env(const char* name) {
     const char* value = ::secure_getenv(name);
@@ -49,6 +55,14 @@ void Wishes::set_attach(std::string name) {
 void Wishes::set_reserve(uint32_t channels) {
     const std::lock_guard lock(mutex_);
     reserve_ = channels;
+    const char* present = std::getenv(kCudaChannels);
+    if (present != nullptr && told_cuda_ != present) return;  // the user's own choice
+    told_cuda_ = channels == VUDA_ALL_CHANNELS ? "" : std::to_string(std::min(channels, kMaxCudaChannels));
+    if (!told_cuda_.empty()) {
+        ::setenv(kCudaChannels, told_cuda_.c_str(), 1);
+    } else if (present != nullptr) {
+        ::unsetenv(kCudaChannels);
+    }
 }
 
 void Wishes::clear() {

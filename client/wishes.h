@@ -17,6 +17,7 @@ class Wishes {
  public:
     void set_register(std::string name);
     void set_attach(std::string name);
+    // Also has CUDA make no more channels than that, through its environment variable, unless the user has set it.
     void set_reserve(uint32_t channels);
     // Nothing any more, whatever the environment says, until the program asks again.
     void clear();
@@ -30,6 +31,7 @@ class Wishes {
     std::optional<std::string> register_;
     std::optional<std::string> attach_;
     std::optional<uint32_t> reserve_;
+    std::string told_cuda_;  // what set_reserve put into the environment
 };
 
 }  // namespace vuda::client

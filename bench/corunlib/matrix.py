@@ -87,10 +87,10 @@ class Runner:
             lambda: self.stack.registered(TSG_NAME), 10, f"it was registered as '{TSG_NAME}' with vudad", self.guard
         )
 
-    def start_renderer(self, directory, identity, shared, seconds, gate=()):
+    def start_renderer(self, directory, identity, shared, seconds, gate=(), fps=None):
         words = self.stack.run("--register", TSG_NAME, "--require") if shared else self.workload.native()
         ready = os.path.join(directory, "renderer.ready")
-        command = [*words, *self.workload.render(seconds, ["--ready-file", ready, *gate])]
+        command = [*words, *self.workload.render(seconds, ["--ready-file", ready, *gate], fps)]
         renderer = Program("renderer", command, directory, identity)
         try:
             renderer.wait_ready(ready, _READY_SECONDS, self.guard)

@@ -75,6 +75,16 @@ class Stack:
             raise RunFailed(f"vudactl status failed: {done.stderr.strip()[:300]}")
         return json.loads(done.stdout)
 
+    def attach_seconds(self):
+        """What the shims of all attached programs reported until now, summed up: (attaches, seconds in them)."""
+        command = [self.program("vudactl"), "--socket", self.socket, "metrics"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        values = dict(line.rsplit(maxsplit=1) for line in done.stdout.splitlines() if line and not line.startswith("#"))
+        try:
+            return int(values['vuda_attaches_total{result="sharing"}']), float(values["vuda_attach_seconds_total"])
+        except (KeyError, ValueError) as error:
+            raise RunFailed(f"vudactl metrics: {error}: {done.stderr.strip()[:300]}") from error
+
     def registered(self, name):
         return any(tsg.get("name") == name for tsg in self.status().get("tsgs", ()))
 

@@ -15,14 +15,14 @@ class HardwareWorkload:
         self.frame_iterations = options.frame_iterations
         self.kernel_iterations = options.kernel_iterations
 
-    def _render_options(self, prefix=""):
+    def _render_options(self, prefix="", fps=None):
         o = self._options
         words = {
             "width": o.width,
             "height": o.height,
             "load": o.render_load,
             "draws": o.draws,
-            "fps": o.fps,
+            "fps": o.fps if fps is None else fps,
             "frames-in-flight": o.frames_in_flight,
             "iterations": self.frame_iterations,
         }
@@ -41,8 +41,9 @@ class HardwareWorkload:
             words += ["--device", self._options.device]
         return words + gate
 
-    def render(self, seconds, gate=()):
-        return [self._stack.program("vuda-bench-render"), *self._render_options(), *self._common(seconds, list(gate))]
+    def render(self, seconds, gate=(), fps=None):
+        """`fps` paces it otherwise than the options say."""
+        return [self._stack.program("vuda-bench-render"), *self._render_options(fps=fps), *self._common(seconds, list(gate))]
 
     def compute(self, seconds, gate=(), extra=()):
         return [
@@ -97,9 +98,9 @@ class SimulatedWorkload:
         self._stack = stack
         self._options = options
 
-    def render(self, seconds, gate=()):
+    def render(self, seconds, gate=(), fps=None):
         o = self._options
-        words = {"frame-ms": float(o.frame_ms), "draws": o.draws, "fps": o.fps or "free", "seconds": float(seconds)}
+        words = {"frame-ms": float(o.frame_ms), "draws": o.draws, "fps": fps or o.fps or "free", "seconds": float(seconds)}
         return [self._stack.program("vuda-sim-renderer"), *_words(words, ""), *gate]
 
     def compute(self, seconds, gate=(), extra=()):

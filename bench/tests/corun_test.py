@@ -163,7 +163,10 @@ class Corun(unittest.TestCase):
         self.assertEqual(status, 0, err)
         rows = {(row["case"], row["config"]): row for row in self.result("costs")["rows"]}
         self.assertEqual(rows["attach-cost", "shared"]["metrics"]["context_ms"]["median"], 120.0)
-        self.assertIn("ok     attach-cost: attaching adds 20.000 ms", out)
+        self.assertEqual(rows["attach-cost-quiet", "shared"]["metrics"]["attach_ms"]["max"], 12.0)
+        self.assertNotIn("attach_ms", rows["attach-cost", "time-slicing"]["metrics"])
+        self.assertIn("ok     attach-cost-quiet: an attached context takes longer by 20.000 ms", out)
+        self.assertIn("ok     attach-cost: attaching itself takes, at most 12.000 ms", out)
         self.assertEqual(rows["cycles", "shared"]["note"], "3 cycles of a process each; 50 frames checked, 0 wrong")
         self.assertGreater(rows["exec-cost", "shared"]["metrics"]["exec_ms"]["median"], 0)
 

@@ -45,11 +45,19 @@ def vudactl():
             answer["sessions"].append({"name": open(attached).read(), "attach_us": 12345, "channels_moved": 8})
         print(json.dumps(answer))
         return
+    attaches = os.path.join(state, "attaches")
+    if words[0] == "metrics":
+        count = os.path.getsize(attaches) if os.path.exists(attaches) else 0
+        print(f'# HELP x y\nvuda_attaches_total{{result="sharing"}} {count}\nvuda_attach_seconds_total {count * 0.012}')
+        return
     env = dict(os.environ, LD_PRELOAD=os.environ.get("STUB_PRELOAD", ""))
     for flag, path in (("--register", registered), ("--attach", attached)):
         if flag in words:
             with open(path, "w") as file:
                 file.write(words[words.index(flag) + 1])
+    if "--attach" in words:
+        with open(attaches, "a") as file:
+            file.write(".")
     if any(flag in words for flag in ("--register", "--attach", "--share")):
         env["STUB_SHARED"] = "1"
     if "--attach" in words and os.environ.get("STUB_REFUSE"):

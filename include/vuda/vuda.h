@@ -103,7 +103,13 @@ int vuda_attach(const char* name);
  * Without vuda_attach, the TSG is this process's own renderer's: a program that uses Vulkan and CUDA itself makes its
  * Vulkan device, calls vuda_reserve, and then makes its CUDA context.
  *
- * When: before the CUDA context exists, as vuda_attach.
+ * The channels of a context share all or not at all: those left behind would miss the set-up that CUDA does once for
+ * all of them. So CUDA is asked to make no more than that many: unless CUDA_DEVICE_MAX_CONNECTIONS is in the
+ * environment already, this call sets it (VUDA_ALL_CHANNELS takes that back), and as with setenv(3) no other thread may
+ * use the environment meanwhile. Where CUDA makes more, all of them move, and vuda_get_state says so. Fewer channels
+ * also make the context sooner beside a busy renderer, and let fewer streams run side by side.
+ *
+ * When: before cuInit, or the first call of the CUDA runtime.
  *
  * VUDA_E_INVALID for 0 and for numbers between VUDA_MAX_CHANNELS and VUDA_ALL_CHANNELS; otherwise as vuda_register.
  */

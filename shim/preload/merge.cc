@@ -90,12 +90,13 @@ Plan Redirector::State::merge(const Call& call, uint32_t client_handle, uint32_t
     plan.intent.kind = Intent::Kind::kMerge;
     plan.intent.va_space = space_handle;
     plan.intent.legacy = legacy;
-    plan.intent.partial = wishes.reserve < options.usual_cuda_channels && options.bootstrap;
+    plan.intent.partial = wishes.reserve < wishes.cuda_channels && options.bootstrap;
     if (plan.intent.partial) plan.intent.limit = wishes.reserve;
     plan.intent.started_ns = call.now_ns;
 
     const Host host = this->host();
-    const uint32_t channels = std::min(wishes.reserve, std::min(options.usual_cuda_channels, options.tsg_channels_max));
+    const uint32_t channels =
+        std::min(plan.intent.partial ? wishes.reserve : wishes.cuda_channels, options.tsg_channels_max);
     if (host.client != 0 && (wishes.share_in_process || !wishes.attach)) {
         const auto device = owner.devices.find(t.device);
         const uint32_t instance = device == owner.devices.end() ? 0 : device->second;
@@ -235,8 +236,8 @@ bool Redirector::State::finish_merge(const Plan& plan, std::span<const ActionRes
     ++space->mirror_users;
     t->merge = std::move(made);
     t->stage = Tsg::Stage::kMerged;
-    if (wishes.reserve < options.usual_cuda_channels && !intent.partial) {
-        notice(Notice::Kind::kNote, {Reason::kPartialUnsupported, 0, wishes.reserve, 0});
+    if (wishes.reserve < wishes.cuda_channels && !intent.partial) {
+        notice(Notice::Kind::kNote, {Reason::kPartialUnsupported, 0, wishes.reserve, wishes.cuda_channels});
     }
     return true;
 }

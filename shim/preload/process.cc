@@ -341,6 +341,7 @@ void Process::prepare() {
     wishes.share_in_process = now.share_in_process != 0;
     wishes.require = now.require != 0;
     wishes.reserve = now.reserve;
+    wishes.cuda_channels = cuda_channels();
     // The renderer that it wants to join is this very process.
     if (wishes.attach && wishes.share_renderer && std::strcmp(now.attach_name, now.register_name) == 0) {
         wishes.attach = false;

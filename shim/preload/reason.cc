@@ -87,8 +87,10 @@ Words describe(const Refusal& refusal) {
             break;
         case Reason::kPartialUnsupported:
             set(Code::kUnimplemented);
-            format(words.text, "reserve %" PRIu64 ": this GPU shares all channels of a context or none; all were moved",
-                   refusal.detail);
+            format(words.text,
+                   "reserve %" PRIu64 ": CUDA makes %" PRIu64 " channels for a context, and all of them were moved",
+                   refusal.detail, refusal.other);
+            format(words.hint, "set CUDA_DEVICE_MAX_CONNECTIONS=%" PRIu64 " before the program starts", refusal.detail);
             break;
         case Reason::kStopped:
             set(Code::kCancelled);

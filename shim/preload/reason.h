@@ -24,7 +24,7 @@ enum class Reason : uint8_t {
     kContextGone,         // CUDA freed its context before the channels ran
     kBusy,                // another context of this process was being set up for too long
     kAttachFailed,        // vudad's answer (libvuda has the words)
-    kPartialUnsupported,  // reserve(n) moves all channels on this GPU; detail: n
+    kPartialUnsupported,  // reserve(n), and CUDA makes more channels than n; detail: n, other: what it makes
     kStopped,             // vudad ended sharing
 };
 

@@ -108,6 +108,7 @@ struct Wishes {
     bool attach = false;            // move them into a TSG that vudad knows
     bool require = false;           // a CUDA context that cannot share fails instead of running natively
     uint32_t reserve = UINT32_MAX;  // GR channels to move; UINT32_MAX = all, 0 = none
+    uint32_t cuda_channels = 8;     // GR channels that CUDA is about to make: 8, or CUDA_DEVICE_MAX_CONNECTIONS (1..32)
     bool any() const { return share_renderer || share_in_process || attach; }
     bool operator==(const Wishes&) const = default;
 };
@@ -120,7 +121,6 @@ struct Options {
     // CUDA's.
     uint64_t partial_window = 0x3'8000'0000;
     uint32_t tsg_channels_max = 128;     // kchangrpAddChannel's limit
-    uint32_t usual_cuda_channels = 8;    // GR channels that a CUDA context makes
     uint64_t mirror_limit = 1ull << 32;  // control buffers are what the renderer maps below this address
     uint64_t settle_ns = 250'000'000;  // a renderer that made no new TSG, channel or 3D object for this long is set up
     uint32_t first_handle =

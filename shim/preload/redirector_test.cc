@@ -552,6 +552,30 @@ TEST_F(RedirectorTest, PartialReservationMovesAllWhereSubcontextsCannotBeStarted
     EXPECT_TRUE(p_.has_notice(Notice::Kind::kNote, Reason::kPartialUnsupported));
 }
 
+TEST_F(RedirectorTest, ReservationOfAllThatCudaMakesNeedsNoRemark) {
+    Wishes wishes = in_process();
+    wishes.reserve = 8;
+    p_.redirector.set_wishes(wishes);
+    p_.start_renderer();
+    p_.start_context();
+    EXPECT_EQ(vk_group()->channels, 9u);
+    EXPECT_FALSE(p_.has_notice(Notice::Kind::kNote, Reason::kPartialUnsupported));
+}
+
+TEST_F(RedirectorTest, AttachAsksForAsManyChannelsAsCudaWillMake) {
+    for (const uint32_t made : {1u, 8u, 32u}) {
+        Wishes wishes;
+        wishes.attach = true;
+        wishes.reserve = 2;
+        wishes.cuda_channels = made;
+        TestProcess p{rm_};
+        p.redirector.set_wishes(wishes);
+        p.start_context();
+        ASSERT_EQ(p.asked.size(), 1u);
+        EXPECT_EQ(p.asked[0].channels, made) << "none can stay behind, whatever was reserved";
+    }
+}
+
 TEST_F(RedirectorTest, PartialReservationMovesTheFirstChannelsOnly) {
     Options options;
     options.bootstrap = true;

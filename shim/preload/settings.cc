@@ -74,6 +74,15 @@ Settings read_settings() {
     return settings;
 }
 
+uint32_t cuda_channels() {
+    constexpr uint32_t kUsual = 8;
+    const char* value = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    if (value == nullptr || *value < '0' || *value > '9') return kUsual;
+    char* end = nullptr;
+    const unsigned long channels = std::strtoul(value, &end, 10);
+    return *end != '\0' || channels < 1 || channels > 32 ? kUsual : static_cast<uint32_t>(channels);
+}
+
 void set_log_level(LogLevel level) { g_level.store(level); }
 
 void say(LogLevel level, const char* format, ...) {

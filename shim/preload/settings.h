@@ -19,6 +19,9 @@ struct Settings {
 };
 
 Settings read_settings();
+// GR channels that CUDA makes for a context: CUDA_DEVICE_MAX_CONNECTIONS, 1 to 32, else 8. Reads the environment, as
+// CUDA does.
+uint32_t cuda_channels();
 
 // One line on stderr, "vuda: ...", at most once for each text. Allocates nothing, keeps errno.
 [[gnu::format(printf, 2, 3)]] void say(LogLevel level, const char* format, ...);
