@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define VUDA_PRIVATE_ABI 2u
+#define VUDA_PRIVATE_ABI 3u
 
 // An error without ownership questions: fixed buffers, always terminated. code: google.rpc.Code, 0 = no error.
 struct vuda_private_error {
@@ -65,6 +65,9 @@ struct vuda_private_callbacks {
     // Optional. The registration asked for with vuda_private_register was refused, or vudad cannot be reached: what
     // `require` acts on. At most once per cause.
     void (*register_failed)(void* context, const struct vuda_private_error* error);
+    // Optional. One RM_CONTROL on the subdevice of a context that shares; returns its NV_STATUS. Comes from libvuda's
+    // partition thread, also while another thread is in a call from the preload.
+    uint32_t (*subdevice_control)(void* context, uint32_t command, void* params, uint32_t size);
 };
 
 // What libvuda looks up in the preload with dlsym(RTLD_DEFAULT, ...):

@@ -75,7 +75,7 @@ class Program : public shim::RedirectorAccess, public shim::Executor, public shi
     shim::Offer export_host() {
         shim::Offer offer;
         const shim::Host host = redirector_.host();
-        if (host.client == 0 || host.legacy) return offer;
+        if (host.client == 0 || host.unfit != shim::Reason::kNone) return offer;
         const auto export_one = [&](rm::Handle object) {
             const FileId file = kernel_.open(FileKind::kControl);
             rm::ExportObjectParams params{

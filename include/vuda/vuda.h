@@ -79,8 +79,9 @@ uint32_t vuda_version(void);
  * Makes this process's graphics TSG available to others under `name`: 1 to VUDA_MAX_NAME bytes of [A-Za-z0-9._-], not
  * starting with '.' or '-'.
  *
- * When: any time, before or after vkCreateDevice. The TSG is registered when it exists; vudad's answer comes later and
- * is seen with vuda_get_state and `vudactl status` (the name may be taken). Calling again with another name renames.
+ * When: before vkCreateDevice, which sets a device up for sharing; one that is older stays private, and vuda_get_state
+ * says so. The TSG is registered when it exists; vudad's answer comes later and is seen with vuda_get_state and
+ * `vudactl status` (the name may be taken). Calling again with another name renames.
  * The registration lasts until vuda_detach or the end of the process, and comes back by itself when vudad restarts.
  *
  * VUDA_E_INVALID, VUDA_E_NO_SHIM, VUDA_E_DISABLED, VUDA_E_NO_MEMORY.

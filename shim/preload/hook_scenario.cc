@@ -164,6 +164,24 @@ void exports() {
     CHECK(error.code != 0 && error.text[0] != '\0');
 }
 
+void renames() {
+    Gpu gpu;
+    start_renderer(&gpu);
+    CHECK(said("register game 010f"));
+    setenv("VUDA_REGISTER", "other", 1);
+    find<void (*)()>("vuda_preload_wishes_changed")();
+    CHECK(said("register other 010f"));
+}
+
+void registers_late() {
+    Gpu gpu;
+    start_renderer(&gpu);
+    setenv("VUDA_REGISTER", "game", 1);
+    find<void (*)()>("vuda_preload_wishes_changed")();
+    CHECK(!said("register game 010f"));
+    CHECK(said("report 5 the renderer's device was made before sharing was asked for, and cannot be shared"));
+}
+
 // A renderer that is still setting up is exported only once it is quiet.
 void export_waits() {
     Gpu gpu;
@@ -423,6 +441,10 @@ int main(int argc, char** argv) {
         exports();
     else if (scenario == "export_waits")
         export_waits();
+    else if (scenario == "renames")
+        renames();
+    else if (scenario == "registers_late")
+        registers_late();
     else if (scenario == "guard")
         guard();
     else if (scenario == "duplicates")

@@ -92,6 +92,14 @@ TEST(Hook, PassesEverythingThroughWhenDisabled) {
     EXPECT_RUNS(scenario("native", {{"VUDA_DISABLE", "1"}, {"VUDA_SHARE", "1"}}));
 }
 
+TEST(Hook, RegistersAgainUnderANewName) { EXPECT_RUNS(scenario("renames", {{"VUDA_REGISTER", "game"}})); }
+
+TEST(Hook, SaysThatAnOlderDeviceCannotBeShared) {
+    const Ran ran = scenario("registers_late");
+    EXPECT_EQ(ran.status, 0) << ran.output;
+    EXPECT_EQ(lines_of(ran.output, "vuda: not sharing: "), 1u) << ran.output;
+}
+
 TEST(Hook, AttachesToAnotherProcess) { EXPECT_RUNS(scenario("attach", {{"VUDA_ATTACH", "game"}})); }
 
 TEST(Hook, SaysOnceWhyItDoesNotShare) {

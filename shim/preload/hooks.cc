@@ -304,6 +304,18 @@ VUDA_EXPORT void vuda_shim_device_created(void) {
     errno = saved;
 }
 
+// Called by libvuda when the program said something new through vuda.h, without a lock.
+VUDA_EXPORT void vuda_preload_wishes_changed(void) {
+    if (!on()) return;
+    const int saved = errno;
+    const Inside inside;
+    try {
+        if (Process* process = mine()) process->wishes_changed();
+    } catch (...) {  // out of memory: the wish is read again before the next TSG is made
+    }
+    errno = saved;
+}
+
 VUDA_EXPORT uint32_t vuda_preload_abi_version(void) { return VUDA_PRIVATE_ABI; }
 
 }  // extern "C"

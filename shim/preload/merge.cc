@@ -100,8 +100,8 @@ Plan Redirector::State::merge(const Call& call, uint32_t client_handle, uint32_t
     if (host.client != 0 && (wishes.share_in_process || !wishes.attach)) {
         const auto device = owner.devices.find(t.device);
         const uint32_t instance = device == owner.devices.end() ? 0 : device->second;
-        if (host.legacy) {
-            why.reason = Reason::kHostLegacy;
+        if (host.unfit != Reason::kNone) {
+            why.reason = host.unfit;
         } else if (host.device_instance != instance) {
             why = {Reason::kOtherGpu, 0, instance, host.device_instance};
         } else if (host.channels + channels > options.tsg_channels_max) {

@@ -320,6 +320,9 @@ void Process::start_session() {
     callbacks.export_host = [](void* context, uint64_t held, vuda_private_handles* out, vuda_private_error* error) {
         return static_cast<Process*>(context)->export_host(held, out, error);
     };
+    callbacks.subdevice_control = [](void* context, uint32_t command, void* params, uint32_t size) {
+        return static_cast<Process*>(context)->subdevice_control(command, params, size);
+    };
     callbacks.detach_command = [](void* context, const vuda_private_error*) {
         auto* self = static_cast<Process*>(context);
         const std::lock_guard lock(self->mutex_);
@@ -358,9 +361,11 @@ void Process::prepare() {
     bool report = false;
     {
         const std::lock_guard lock(mutex_);
+        const bool renamed = std::strcmp(wishes_.register_name, now.register_name) != 0;
         wishes_ = now;
         if (redirector_ != nullptr) {
             redirector_->set_wishes(wishes);
+            if (renamed) redirector_->announce_again();
         } else if (wishes.any() && !reported_driver_) {
             report = reported_driver_ = true;
         }
@@ -495,6 +500,11 @@ void Process::deliver(const Notice& notice) {
     }
 }
 
+void Process::wishes_changed() {
+    prepare();
+    if (calls_ != nullptr) deliver_notices();
+}
+
 void Process::device_created() {
     const std::lock_guard lock(mutex_);
     if (redirector_ == nullptr) return;
@@ -531,8 +541,8 @@ int Process::export_host(uint64_t held, vuda_private_handles* out, vuda_private_
             }
         }
         if (host.client == 0) return fail(Code::kFailedPrecondition, "the renderer has no graphics TSG any more");
-        if (host.legacy) {
-            const vuda_private_error why = to_error({Reason::kHostLegacy, 0, 0, 0});
+        if (host.unfit != Reason::kNone) {
+            const vuda_private_error why = to_error({host.unfit, 0, 0, 0});
             *error = why;
             return -1;
         }
@@ -559,6 +569,17 @@ int Process::export_host(uint64_t held, vuda_private_handles* out, vuda_private_
     } catch (...) {
         return fail(Code::kResourceExhausted, "out of memory");
     }
+}
+
+uint32_t Process::subdevice_control(uint32_t command, void* params, uint32_t size) {
+    const std::lock_guard busy(files_busy_);
+    Subdevice at;
+    {
+        const std::lock_guard lock(mutex_);
+        if (redirector_ != nullptr) at = redirector_->sharing_subdevice();
+    }
+    if (at.client == 0 || calls_ == nullptr) return rm::nv::kObjectNotFound;
+    return calls_->control(at.file, at.client, at.object, command, params, size);
 }
 
 Result<std::vector<vuda_private_handle>> Process::export_all(const Host& host) {

@@ -53,6 +53,7 @@ class Process : public RedirectorAccess, public Attacher {
         return result;
     }
     void device_created();
+    void wishes_changed();
     LateSession& session() { return session_; }
 
     // ---- RedirectorAccess ----
@@ -80,6 +81,7 @@ class Process : public RedirectorAccess, public Attacher {
     void deliver_notices();
     void deliver(const Notice& notice);
     int export_host(uint64_t held, vuda_private_handles* out, vuda_private_error* error);
+    uint32_t subdevice_control(uint32_t command, void* params, uint32_t size);
     Result<std::vector<vuda_private_handle>> export_all(const Host& host);
 
     const Settings& settings_;

@@ -34,6 +34,11 @@ Words describe(const Refusal& refusal) {
             format(words.text, "the renderer's TSG takes no further context share (it runs in RM's legacy mode)");
             format(words.hint, "start the renderer with sharing asked for, so that its TSG is set up for it");
             break;
+        case Reason::kHostEarlier:
+            set(Code::kFailedPrecondition);
+            format(words.text, "the renderer's device was made before sharing was asked for, and cannot be shared");
+            format(words.hint, "call vuda_register or vuda_reserve before vkCreateDevice");
+            break;
         case Reason::kOtherGpu:
             set(Code::kFailedPrecondition);
             format(words.text, "CUDA uses GPU instance %" PRIu64 ", the renderer uses %" PRIu64, refusal.detail,

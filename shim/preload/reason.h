@@ -13,6 +13,7 @@ enum class Reason : uint8_t {
     kNone,
     kNoHost,              // no renderer TSG in this process yet
     kHostLegacy,          // the renderer's TSG has no context shares and cannot take more
+    kHostEarlier,         // the renderer's device is older than its wish to share, and not set up for it
     kOtherGpu,            // detail: CUDA's device instance, other: the renderer's
     kNotRegistered,       // CUDA's address space is not registered with UVM
     kTsgFull,             // detail: channels in use

@@ -54,6 +54,11 @@ void Redirector::set_wishes(const Wishes& wishes) {
     state_->announce_host();
 }
 
+void Redirector::announce_again() {
+    state_->announced_client = 0;
+    state_->announce_host();
+}
+
 const Wishes& Redirector::wishes() const { return state_->wishes; }
 
 Plan Redirector::before(const Call& call) {
@@ -230,6 +235,8 @@ void Redirector::device_created() { state_->settled = true; }
 void Redirector::stop_sharing(const Refusal& why) { state_->stopped = why; }
 
 Host Redirector::host() const { return state_->host(); }
+
+Subdevice Redirector::sharing_subdevice() const { return state_->sharing_subdevice(); }
 
 std::vector<Notice> Redirector::take_notices() { return std::exchange(state_->notices, {}); }
 

@@ -80,6 +80,12 @@ struct AttachWish {
     uint64_t started_ns = 0;  // when the program's call began: patience counts from there
 };
 
+struct Subdevice {
+    FileId file = 0;
+    uint32_t client = 0;
+    uint32_t object = 0;
+};
+
 // Sent to the owner of the redirector, outside of any plan: things that libvuda.so or stderr should know.
 struct Notice {
     enum class Kind : uint8_t {
@@ -182,10 +188,10 @@ struct Host {
     uint32_t device = 0;
     uint32_t device_instance = 0;  // RM's number; equal for all clients of one GPU
     uint32_t tsg = 0;
-    uint64_t order = 0;          // number of the TSG, never used again
-    bool legacy = false;         // takes no further context share: cannot be shared
-    uint32_t channels = 0;       // in the TSG, moved ones of this process included
-    uint64_t settled_at_ns = 0;  // export not before this time (0: now)
+    uint64_t order = 0;            // number of the TSG, never used again
+    Reason unfit = Reason::kNone;  // why it cannot be shared
+    uint32_t channels = 0;         // in the TSG, moved ones of this process included
+    uint64_t settled_at_ns = 0;    // export not before this time (0: now)
     std::vector<HostBuffer> buffers;
 
     // An export of one is as good as an export of the other.
@@ -205,6 +211,8 @@ class Redirector {
     // Wishes apply from the next decision on; contexts that share already keep sharing.
     void set_wishes(const Wishes& wishes);
     const Wishes& wishes() const;
+    // The name to register has changed: kHost again, for the TSG that exists.
+    void announce_again();
 
     Plan before(const Call& call);
     Plan attached(const Plan& plan, const Call& call, const Offer& offer);
@@ -226,6 +234,9 @@ class Redirector {
 
     // The renderer TSG to share, or client == 0. Buffers are those mapped now.
     Host host() const;
+
+    // The subdevice of a context whose channels are in a shared TSG, or client == 0.
+    Subdevice sharing_subdevice() const;
 
     std::vector<Notice> take_notices();
 

@@ -255,6 +255,31 @@ TEST_F(RedirectorTest, ZcullSavingIsTurnedOffOnlyWhereSharingIsAsked) {
     }
 }
 
+// A renderer that asks to share only after its device exists: its zcull buffer would be read through CUDA's address
+// space.
+TEST_F(RedirectorTest, DeviceOlderThanTheWishIsNeitherRegisteredNorJoined) {
+    p_.start_renderer();
+    p_.bind_zcull();
+    Wishes wishes = in_process();
+    wishes.share_renderer = true;
+    p_.redirector.set_wishes(wishes);
+    p_.collect_notices();
+    EXPECT_TRUE(p_.has_notice(Notice::Kind::kUnshared, Reason::kHostEarlier));
+    EXPECT_EQ(std::ranges::count(p_.notices, Notice::Kind::kHost, &Notice::kind), 0);
+    EXPECT_EQ(p_.redirector.host().unfit, Reason::kHostEarlier);
+    p_.start_context();
+    expect_native();
+    // The next device is set up for it.
+    ASSERT_EQ(p_.free_object(kVkFile, p_.vk, p_.vk), 0u);
+    p_.vk = 0;
+    p_.vk_tsg = 0xcef80003;
+    p_.start_renderer();
+    p_.bind_zcull();
+    p_.collect_notices();
+    EXPECT_EQ(std::ranges::count(p_.notices, Notice::Kind::kHost, &Notice::kind), 1);
+    EXPECT_EQ(p_.redirector.host().unfit, Reason::kNone);
+}
+
 TEST_F(RedirectorTest, FreeingTheContextTakesEverythingBack) {
     p_.redirector.set_wishes(across());
     p_.offer_host();
@@ -648,7 +673,7 @@ TEST_F(RedirectorTest, LegacyRendererGetsContextShares) {
     ASSERT_EQ(p_.alloc(kVkFile, p_.vk, p_.vk_tsg, &again, rm::cls::kGpfifoAmpere, TestProcess::channel_params(0, 0)),
               0u);
     EXPECT_EQ(vk_group()->veids.size(), 2u);
-    EXPECT_FALSE(p_.redirector.host().legacy);
+    EXPECT_EQ(p_.redirector.host().unfit, Reason::kNone);
 }
 
 TEST_F(RedirectorTest, LegacyRendererIsLeftAloneWhenNothingIsAsked) {

@@ -153,9 +153,17 @@ Plan Redirector::State::before_control(const Call& call) {
             // Saving the zcull buffer per context switch makes every context share of the group read it at the
             // renderer's address; CUDA's first kernel would fault.
             const auto params = load<rm::ZcullBindParams>(call.params);
-            const bool asked = wishes.share_renderer || wishes.share_in_process;
-            if (!asked || call.params.size() < sizeof(rm::ZcullBindParams)) return plan;
+            if (call.params.size() < sizeof(rm::ZcullBindParams)) return plan;
             if (params.zcullMode != rm::kZcullModeSeparateBuffer) return plan;
+            if (!wishes.share_renderer && !wishes.share_in_process) {
+                Client* const owner = client(params.hClient);
+                if (owner == nullptr) return plan;
+                const auto channel = owner->channels.find(params.hChannel);
+                if (channel == owner->channels.end()) return plan;
+                const auto group = owner->tsgs.find(channel->second.tsg);
+                if (group != owner->tsgs.end()) group->second.saves_zcull = true;
+                return plan;
+            }
             edit_param(&plan, offsetof(rm::ZcullBindParams, zcullMode), rm::kZcullModeNoCtxsw);
             return plan;
         }

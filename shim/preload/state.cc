@@ -77,7 +77,8 @@ Host Redirector::State::host() const {
     host.order = tsg->order;
     const auto device = owner.devices.find(tsg->device);
     if (device != owner.devices.end()) host.device_instance = device->second;
-    host.legacy = tsg->legacy;
+    if (tsg->legacy) host.unfit = Reason::kHostLegacy;
+    if (tsg->saves_zcull) host.unfit = Reason::kHostEarlier;
     host.channels = channels_in(host.client, host.tsg);
     for (const auto& [handle, other] : clients) {
         for (const auto& [channel_handle, channel] : other.channels) {
@@ -108,6 +109,18 @@ Host Redirector::State::host() const {
     return host;
 }
 
+Subdevice Redirector::State::sharing_subdevice() const {
+    for (const auto& [handle, owner] : clients) {
+        for (const auto& [group, tsg] : owner.tsgs) {
+            if (tsg.stage != Tsg::Stage::kMerged) continue;
+            for (const auto& [subdevice, device] : owner.subdevices) {
+                if (device == tsg.device) return {owner.file, handle, subdevice};
+            }
+        }
+    }
+    return {};
+}
+
 void Redirector::State::host_changed(uint64_t now_ns) {
     last_change_ns = now_ns;
     settled = false;
@@ -121,6 +134,7 @@ void Redirector::State::announce_host() {
     const Tsg* tsg = host_tsg(&client_handle, &handle);
     if (tsg == nullptr || client_handle == announced_client) return;
     announced_client = client_handle;
+    if (tsg->saves_zcull) return notice(Notice::Kind::kUnshared, {Reason::kHostEarlier, 0, 0, 0});
     const Client& owner = clients.at(client_handle);
     Notice notice;
     notice.kind = Notice::Kind::kHost;

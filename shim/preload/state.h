@@ -67,6 +67,7 @@ struct Tsg {
     bool graphics_engine = false;
     bool has_3d = false;
     bool legacy = false;           // first channel came without a context share: RM takes no further one
+    bool saves_zcull = false;      // its zcull buffer is saved per context switch: CUDA's first kernel would fault
     uint32_t injected = 0;         // our VEID 0 context share in a TSG that would have been legacy
     uint32_t injected_thread = 0;  // and VEID 1
     Stage stage = Stage::kOpen;
@@ -118,6 +119,7 @@ struct Redirector::State {
     uint32_t fresh_handle(const Client& client);
     const Tsg* host_tsg(uint32_t* client, uint32_t* handle) const;
     Host host() const;
+    Subdevice sharing_subdevice() const;
     uint32_t channels_in(uint32_t client, uint32_t tsg) const;
     void host_changed(uint64_t now_ns);
     void announce_host();

@@ -123,7 +123,7 @@ class TestProcess : public RedirectorAccess, public Attacher {
         const std::vector<uint8_t> params = memory.params;
         last_result =
             run_call(*this, rm, *this, memory, {memory.file, memory.role, memory.request, now_ns, arg, params});
-        for (const Notice& notice : redirector.take_notices()) notices.push_back(notice);
+        collect_notices();
         const size_t at = status_offset(memory.role, memory.request, rm::abi_580());
         return at == 0 ? 0 : load<uint32_t>(memory.arg, at);
     }
@@ -282,6 +282,18 @@ class TestProcess : public RedirectorAccess, public Attacher {
         map_dma(kVkFile, vk, vk_device, 0x46, 0x1'2022e000, 0x1000);  // above 4 GiB: not a control buffer
         object = 0xbeec9097;
         ASSERT_EQ(alloc(kVkFile, vk, 0xbeec0100, &object, rm::cls::kThreeDHopper, words({0, 0, 0, 0})), 0u);
+    }
+
+    void bind_zcull() {
+        Memory m;
+        m.file = kVkFile;
+        m.request = static_cast<uint32_t>(rm::rm_request(rm::escape::kControl, sizeof(rm::ControlArgs)));
+        m.arg = bytes_of(rm::ControlArgs{vk, 0xbeef0004, rm::ctrl::kGrCtxswZcullBind, 0, kFakePointer, 24, 0});
+        m.params = words({vk, 0xbeec0100, 0x5740000, 0, rm::kZcullModeSeparateBuffer, 0});
+        EXPECT_EQ(call(m), 0u);
+    }
+    void collect_notices() {
+        for (const Notice& notice : redirector.take_notices()) notices.push_back(notice);
     }
 
     // What cuInit and the first half of cuCtxCreate do: up to and including CUDA's TSG.
