@@ -35,7 +35,7 @@ mkdir -p "$output"/{bin,lib,deps,bench}
 touch "$output/.vuda-pack"
 
 programs=()
-for program in vudad vudactl vuda-simd vuda-simctl vuda-sim-renderer vuda-sim-compute vuda-trace vuda-bench-render \
+for program in vudad vudactl vuda-simd vuda-simctl vuda-sim-renderer vuda-sim-compute vuda-trace vuda-probe vuda-bench-render \
     vuda-bench-compute vuda-bench-both; do
     [ -x "$build/bin/$program" ] || continue
     cp "$build/bin/$program" "$output/bin/"
@@ -83,7 +83,7 @@ for program in "${programs[@]}"; do
     case $program in vuda-bench-*) patchelf --remove-rpath "$output/bin/$program" ;; esac
 done
 
-cp "$here/corun.py" "$output/bench/"
+cp "$here/corun.py" "$here/partition.py" "$here/chart.py" "$output/bench/"
 cp -r "$here/corunlib" "$output/bench/"
 rm -rf "$output/bench/corunlib/__pycache__"
 git -C "$here" rev-parse HEAD >"$output/COMMIT" 2>/dev/null || echo unknown >"$output/COMMIT"

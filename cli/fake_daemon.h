@@ -17,6 +17,8 @@ namespace vuda::cli {
 class FakeDaemon final : public v1::Vuda::Service {
  public:
     FakeDaemon() {
+        status_.mutable_daemon()->set_version("9.9");
+        status_.mutable_daemon()->set_driver_verdict(v1::DRIVER_VERDICT_SUPPORTED);
         grpc::ServerBuilder builder;
         builder.AddListeningPort("unix:" + socket(), grpc::InsecureServerCredentials());
         builder.RegisterService(this);
@@ -29,6 +31,10 @@ class FakeDaemon final : public v1::Vuda::Service {
 
     std::string socket() const { return dir_.path("d.sock"); }
 
+    void set_status(const v1::StatusReply& status) {
+        const std::lock_guard lock(mutex_);
+        status_ = status;
+    }
     void send(const v1::Event& event) {
         const std::lock_guard lock(mutex_);
         events_.push_back(event);
@@ -46,8 +52,12 @@ class FakeDaemon final : public v1::Vuda::Service {
         return grpc::Status::OK;
     }
     grpc::Status GetStatus(grpc::ServerContext*, const v1::StatusRequest*, v1::StatusReply* reply) override {
-        reply->mutable_daemon()->set_version("9.9");
-        reply->mutable_daemon()->set_driver_verdict(v1::DRIVER_VERDICT_SUPPORTED);
+        const std::lock_guard lock(mutex_);
+        *reply = status_;
+        return grpc::Status::OK;
+    }
+    grpc::Status GetMetrics(grpc::ServerContext*, const v1::MetricsRequest*, v1::MetricsReply* reply) override {
+        reply->set_text("vuda_tsgs 0\n");
         return grpc::Status::OK;
     }
     grpc::Status SetQuota(grpc::ServerContext*, const v1::SetQuotaRequest*, v1::SetQuotaReply*) override {
@@ -74,6 +84,7 @@ class FakeDaemon final : public v1::Vuda::Service {
     TestDir dir_;
     std::mutex mutex_;
     std::condition_variable changed_;
+    v1::StatusReply status_;
     std::vector<v1::Event> events_;
     bool watch_ended_ = false;
     std::unique_ptr<grpc::Server> server_;

@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "cli/bugreport.h"
 #include "cli/daemon_client.h"
 #include "cli/query_commands.h"
 #include "cli/run_command.h"
 #include "cli/run_environment.h"
+#include "cli/top_command.h"
 
 namespace vuda::cli {
 namespace {
@@ -32,6 +34,8 @@ struct Arguments {
     v1::SetSloRequest slo;
     double frame_ms = 0, frame_miss = 0, latency_ms = 0, latency_miss = 0, throughput = 0;
     bool clear = false;
+    TopOptions top;
+    BugreportOptions report;
 };
 
 class RunFormatter : public CLI::Formatter {
@@ -80,7 +84,8 @@ sysexits.h. `run` ends with the program's own status.)");
         ->type_name("NAME");
     run->add_option("--attach", args.run.attach_name, "CUDA program: run in the TSG called NAME")->type_name("NAME");
     run->add_flag("--share", args.run.share, "CUDA and Vulkan in one process: run CUDA in the program's own TSG");
-    run->add_option("--reserve", args.run.reserve, "GR channels that CUDA shares with: 1 to 128 or 'all' (default: all, CUDA makes 8)")
+    run->add_option("--reserve", args.run.reserve,
+                    "GR channels that CUDA shares with: 1 to 128 or 'all' (default: all, CUDA makes 8)")
         ->type_name("N|all");
     run->add_flag("--require", args.run.require,
                   "Failure to share is an error; without it the program then runs natively");
@@ -148,10 +153,34 @@ Exit status: the program's own; 128 + N if signal N ended it; 127 not found; 126
         ".reason.text'");
     watch->callback([&] { status = watch_command(socket(), args.json); });
 
-    CLI::App* quota = app.add_subcommand("quota", "Limit compute's share of a TSG's processors");
+    CLI::App* top = app.add_subcommand("top", "Live table of TSGs and programs, with rates and latencies");
+    top->add_flag("--once", args.top.once, "Print it once, as plain text");
+    top->add_option("--interval", args.top.interval_s, "Seconds between two looks")
+        ->default_str("1")
+        ->type_name("S")
+        ->check(CLI::Range(0.1, 3600.0));
+    top->footer(
+        "Keys: q quit, space refresh now, s sort by the next column, r reverse, p pause.\n\nExamples:\n  vudactl top\n"
+        "  vudactl top --once");
+    top->callback([&] { status = top_command(socket(), args.top); });
+
+    CLI::App* bugreport = app.add_subcommand("bugreport", "Collect what a report of a problem needs in one .tar.gz");
+    bugreport->add_option("--output", args.report.output, "File to make (default: vuda-bugreport-DATE-TIME.tar.gz)")
+        ->type_name("FILE");
+    bugreport->add_flag("--list", args.report.list, "Say what would be taken and from where; take nothing");
+    bugreport->footer(
+        "Examples:\n  vudactl bugreport --list\n  sudo vudactl bugreport   # also the journal and the kernel's lines");
+    bugreport->callback([&] { status = bugreport_command(socket(), args.report); });
+
+    CLI::App* quota = app.add_subcommand("quota", "Limit the TPCs that compute may use beside a TSG's graphics");
     quota->add_option("NAME", args.name, "TSG")->required()->type_name("");
     quota->add_option("QUOTA", args.value, "Number of TPCs, 'auto' or 'none'")->required()->type_name("");
-    quota->footer("Examples:\n  vudactl quota game 24\n  vudactl quota game auto");
+    quota->footer(
+        "Examples:\n  vudactl quota game 24      at most 24 TPCs, rounded down to a level (vudactl status lists them)\n"
+        "  vudactl quota game none    as many as the mode leaves to compute\n"
+        "  vudactl quota game auto    left to the tuner\n\n"
+        "Applies from the next launch. Exit status: 64 not a quota of this GPU; 66 no such name; 69 cannot be put into "
+        "force;\n77 not permitted.");
     quota->callback([&] {
         const Result<v1::SetQuotaRequest> request = parse_quota(args.name, args.value);
         status = request ? quota_command(socket(), *request) : fail(request.error());
@@ -160,7 +189,10 @@ Exit status: the program's own; 128 + N if signal N ended it; 127 not found; 126
     CLI::App* mode = app.add_subcommand("mode", "How graphics and compute divide a TSG's processors");
     mode->add_option("NAME", args.name, "TSG")->required()->type_name("");
     mode->add_option("MODE", args.value, "intra-sm, inter-sm or sliced")->required()->type_name("");
-    mode->footer("Example:\n  vudactl mode game inter-sm");
+    mode->footer(
+        "Examples:\n  vudactl mode game inter-sm    compute keeps off the TPCs that are left to graphics\n"
+        "  vudactl mode game intra-sm    both on every TPC\n\n"
+        "Applies from the next launch. Exit status: as of vudactl quota.");
     mode->callback([&] {
         const Result<v1::Mode> parsed = parse_mode(args.value);
         v1::SetModeRequest request;

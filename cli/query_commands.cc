@@ -8,6 +8,7 @@
 #include "cli/daemon_client.h"
 #include "cli/doctor.h"
 #include "cli/libraries.h"
+#include "cli/partition_view.h"
 #include "cli/run_environment.h"
 #include "cli/status_view.h"
 #include "cli/table.h"
@@ -23,7 +24,7 @@ int print(const std::string& text) {
     return written ? 0 : kIoError;
 }
 
-int fail(const Error& error, bool json) {
+int fail_with_answer(const Error& error, bool json) {
     if (json) print(to_pretty(error_json(error)));
     return cli::fail(error);
 }
@@ -41,6 +42,8 @@ std::string range_text(const rm::DriverRow& row) {
 
 }  // namespace
 
+int print_text(const std::string& text) { return print(text); }
+
 int fail(const Error& error) {
     std::fprintf(stderr, "vudactl: %s\n", printable(error.to_string()).c_str());
     return exit_status(error.code);
@@ -48,13 +51,13 @@ int fail(const Error& error) {
 
 int status_command(const std::string& socket, bool json) {
     const auto reply = ask(socket, &v1::Vuda::Stub::GetStatus, v1::StatusRequest());
-    if (!reply) return fail(reply.error(), json);
+    if (!reply) return fail_with_answer(reply.error(), json);
     return print(json ? to_pretty(status_json(*reply)) : status_text(*reply));
 }
 
 int watch_command(const std::string& socket, bool json) {
     Result<DaemonClient> client = DaemonClient::connect(socket);
-    if (!client) return fail(client.error(), json);
+    if (!client) return fail_with_answer(client.error(), json);
     grpc::ClientContext context;
     const auto reader = client->stub().Watch(&context, v1::WatchRequest());
     v1::Event event;
@@ -66,7 +69,7 @@ int watch_command(const std::string& socket, bool json) {
     }
     const grpc::Status status = reader->Finish();
     if (status.ok()) return 0;
-    return fail(client->to_error(status), json);
+    return fail_with_answer(client->to_error(status), json);
 }
 
 int metrics_command(const std::string& socket) {
@@ -85,12 +88,19 @@ int detach_command(const std::string& socket, uint64_t session) {
 int quota_command(const std::string& socket, const v1::SetQuotaRequest& request) {
     const auto reply = ask(socket, &v1::Vuda::Stub::SetQuota, request);
     if (!reply) return fail(reply.error());
-    return print("quota of " + request.name() + ": " + std::to_string(reply->applied_tpcs()) + " TPCs\n");
+    std::string text = request.name() + ": compute may use " +
+                       (reply->applied_tpcs() == 0 ? "every TPC" : std::to_string(reply->applied_tpcs()) + " TPCs");
+    if (!reply->note().empty()) text += "; " + printable(reply->note());
+    return print(text + "\n");
 }
 
 int mode_command(const std::string& socket, const v1::SetModeRequest& request) {
     const auto reply = ask(socket, &v1::Vuda::Stub::SetMode, request);
-    return reply ? 0 : fail(reply.error());
+    if (!reply) return fail(reply.error());
+    std::string text = request.name() + ": mode " + mode_name(reply->applied()) + ", compute may use " +
+                       (reply->applied_tpcs() == 0 ? "every TPC" : std::to_string(reply->applied_tpcs()) + " TPCs");
+    if (!reply->note().empty()) text += "; " + printable(reply->note());
+    return print(text + "\n");
 }
 
 int slo_command(const std::string& socket, const v1::SetSloRequest& request) {

@@ -25,6 +25,9 @@ Result<v1::SetQuotaRequest> parse_quota(const std::string& name, const std::stri
 // "intra-sm", "inter-sm" or "sliced"; INVALID_ARGUMENT otherwise.
 Result<v1::Mode> parse_mode(const std::string& mode);
 
+// Text to standard output. Returns 0, or 74 when it could not all be written.
+int print_text(const std::string& text);
+
 // "vudactl: text; hint" on stderr. Returns the exit status for `error`.
 int fail(const Error& error);
 

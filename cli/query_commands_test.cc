@@ -53,7 +53,8 @@ TEST(QueryCommands, QuotaAndModeWords) {
     EXPECT_TRUE(parse_quota("game", "auto")->automatic());
     EXPECT_TRUE(parse_quota("game", "none")->none());
     EXPECT_EQ(parse_quota("game", "none")->name(), "game");
-    for (const char* bad : {"", "0", "-1", "1.5", "24x", "AUTO", "99999999999"}) {
+    for (const char* bad :
+         {"", "0", "-1", "-0", "+8", "1.5", "24x", "0x18", "1e1", "nan", "inf", "AUTO", " 8", "99999999999"}) {
         EXPECT_EQ(parse_quota("game", bad).error().code, Code::kInvalidArgument) << bad;
     }
     EXPECT_EQ(*parse_mode("inter-sm"), v1::MODE_INTER_SM);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/uuid.h"
+#include "cli/partition_view.h"
 #include "cli/table.h"
 
 namespace vuda::cli {
@@ -61,6 +62,18 @@ Json array_json(const Numbers& numbers) {
     return array;
 }
 
+// Why it does not share; when it does, why the split does not reach it.
+std::string why_not(const v1::SessionInfo& session, const v1::StatusReply& status) {
+    if (session.has_reason()) return reason_text(session.reason());
+    if (session.state() != v1::SHARING_STATE_SHARING || session.backend() != v1::BACKEND_NONE) return "";
+    // The renderer may do it for all.
+    for (const v1::SessionInfo& other : status.sessions()) {
+        if (other.backend() == v1::BACKEND_SCG && other.name() == session.name()) return "";
+    }
+    const std::string reason = reason_text(session.backend_reason());
+    return "no split" + (reason.empty() ? "" : ": " + reason);
+}
+
 std::string attach_time(const v1::SessionInfo& session) {
     if (session.attach_us() == 0) return "";
     const uint32_t tenths = (session.attach_us() + 50) / 100;
@@ -112,12 +125,16 @@ std::string status_text(const v1::StatusReply& status) {
     text += tsgs.empty() ? "no TSG is registered: start a renderer with vudactl run --register NAME -- PROGRAM\n"
                          : tsgs.to_string();
 
+    const std::string split = partition_text(status);
+    if (!split.empty()) text += "\n" + split;
+
     text += "\n";
-    Table sessions({"SESSION", "PROGRAM", "ROLE", "STATE", "TSG", "CHANNELS", "ATTACH", "FOR", "WHY NOT"});
+    Table sessions({"SESSION", "PROGRAM", "ROLE", "STATE", "TSG", "CHANNELS", "ATTACH", "SPLIT BY", "FOR", "WHY NOT"});
     for (const v1::SessionInfo& session : status.sessions()) {
         sessions.add({std::to_string(session.session_id()), peer_text(session.peer()), role_name(session.role()),
                       state_name(session.state()), printable(session.name()), std::to_string(session.channels_moved()),
-                      attach_time(session), duration_text(session.since_ms()), reason_text(session.reason())});
+                      attach_time(session), backend_name(session.backend()), duration_text(session.since_ms()),
+                      why_not(session, status)});
     }
     text += sessions.empty() ? "no program is connected\n" : sessions.to_string();
     return text;
@@ -153,7 +170,8 @@ Json status_json(const v1::StatusReply& status) {
                                     {"attached_sessions", array_json(tsg.attached_sessions())},
                                     {"since_ms", tsg.since_ms()},
                                     {"allow_uids", array_json(tsg.allow_uids())},
-                                    {"allow_gids", array_json(tsg.allow_gids())}});
+                                    {"allow_gids", array_json(tsg.allow_gids())},
+                                    {"partition", partition_json(tsg)}});
     }
     for (const v1::SessionInfo& session : status.sessions()) {
         json["sessions"].push_back(Json{{"id", session.session_id()},
@@ -169,7 +187,13 @@ Json status_json(const v1::StatusReply& status) {
                                         {"client_version", session.client_version()},
                                         {"driver_version", session.driver_version()},
                                         {"transport", session.transport()},
-                                        {"since_ms", session.since_ms()}});
+                                        {"since_ms", session.since_ms()},
+                                        {"backend", backend_name(session.backend())},
+                                        {"backend_reason", reason_json(session.backend_reason())},
+                                        {"applied_generation", session.applied_generation()},
+                                        {"launches", session.launches()},
+                                        {"samples", session.samples()},
+                                        {"samples_lost", session.samples_lost()}});
     }
     return json;
 }

@@ -42,6 +42,7 @@ v1::StatusReply example() {
     sharing.set_attach_us(12345);
     sharing.set_transport("frames");
     sharing.set_since_ms(900);
+    sharing.set_backend(v1::BACKEND_QMD_MASK);
 
     v1::SessionInfo& refused = *status.add_sessions();
     refused.set_session_id(3);
@@ -57,20 +58,22 @@ v1::StatusReply example() {
 }
 
 TEST(StatusText, TablesForPeople) {
-    EXPECT_EQ(status_text(example()),
-              "vudad 0.1.0, pid 4711, up 3 min 20 s, /run/vuda/vudad.sock\n"
-              "driver 580.159.04: supported\n"
-              "\n"
-              "TSG   OWNER                      GPU                                       CHANNELS  BUFFERS  EXPORTED  "
-              "ATTACHED  FOR\n"
-              "game  renderer (pid 100, uid 0)  GPU-2c8e0ad8-0710-ab4e-90dd-54719fe5f74b    10/128       84  yes       "
-              "       1  1 min 1 s\n"
-              "\n"
-              "SESSION  PROGRAM                      ROLE     STATE     TSG   CHANNELS  ATTACH   FOR     WHY NOT\n"
-              "      2  python3 (pid 200, uid 1000)  compute  sharing   game         8  12.3 ms  900 ms\n"
-              "      3  bad?]0;? (pid 300, uid 0)    compute  unshared  gmae         0           0 ms    no TSG named "
-              "'gmae'; start the "
-              "renderer first\n");
+    EXPECT_EQ(
+        status_text(example()),
+        "vudad 0.1.0, pid 4711, up 3 min 20 s, /run/vuda/vudad.sock\n"
+        "driver 580.159.04: supported\n"
+        "\n"
+        "TSG   OWNER                      GPU                                       CHANNELS  BUFFERS  EXPORTED  "
+        "ATTACHED  FOR\n"
+        "game  renderer (pid 100, uid 0)  GPU-2c8e0ad8-0710-ab4e-90dd-54719fe5f74b    10/128       84  yes       "
+        "       1  1 min 1 s\n"
+        "\n"
+        "SESSION  PROGRAM                      ROLE     STATE     TSG   CHANNELS  ATTACH   SPLIT BY  FOR     WHY NOT\n"
+        "      2  python3 (pid 200, uid 1000)  compute  sharing   game         8  12.3 ms  qmd-mask  900 ms\n"
+        "      3  bad?]0;? (pid 300, uid 0)    compute  unshared  gmae         0                     0 ms    no TSG "
+        "named "
+        "'gmae'; start the "
+        "renderer first\n");
 }
 
 TEST(StatusText, NothingThereAndNoGoodDriver) {
@@ -117,13 +120,24 @@ TEST(StatusJson, SchemaAsDocumented) {
     EXPECT_EQ(keys(json["daemon"]["driver"]), "version verdict note ");
     EXPECT_EQ(keys(json["tsgs"][0]),
               "name gpu owner_session owner exported control_buffers channels attached_sessions since_ms allow_uids "
-              "allow_gids ");
+              "allow_gids partition ");
     EXPECT_EQ(keys(json["sessions"][0]),
               "id peer role state name channels_moved veid control_buffers attach_us reason client_version "
               "driver_version transport "
-              "since_ms ");
+              "since_ms backend backend_reason applied_generation launches samples samples_lost ");
     EXPECT_EQ(keys(json["sessions"][0]["peer"]), "pid uid gid program ");
     EXPECT_EQ(keys(json["sessions"][1]["reason"]), "code text hint ");
+}
+
+TEST(StatusText, SaysWhyASplitDoesNotReachAProgram) {
+    v1::StatusReply status = example();
+    v1::SessionInfo& session = *status.mutable_sessions(0);
+    session.set_backend(v1::BACKEND_NONE);
+    session.mutable_backend_reason()->set_code(9);
+    session.mutable_backend_reason()->set_text("CUDA 99 is not known");
+    EXPECT_NE(status_text(status).find("no split: CUDA 99 is not known\n"), std::string::npos);
+    EXPECT_EQ(status_json(status)["sessions"][0]["backend"], "none");
+    EXPECT_EQ(status_json(status)["sessions"][0]["backend_reason"]["text"], "CUDA 99 is not known");
 }
 
 TEST(StatusJson, BadBytesBecomeValidJson) {

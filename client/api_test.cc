@@ -149,6 +149,32 @@ TEST(PublicApi, ChecksItsArguments) {
     });
 }
 
+TEST(PublicApi, ChecksWhatItIsAskedOfTheSplit) {
+    IN_PROCESS({
+        for (const int mode : {-1, 0, 4}) CHECK_THAT(vuda_set_mode(mode) == VUDA_E_INVALID);
+        CHECK_THAT(std::strstr(vuda_last_error(), "is no mode") != nullptr);
+        CHECK_THAT(vuda_set_mode(VUDA_MODE_INTER_SM) == VUDA_OK);
+        CHECK_THAT(vuda_set_quota(0) == VUDA_E_INVALID);
+        CHECK_THAT(vuda_set_quota(VUDA_MAX_TPCS + 1) == VUDA_E_INVALID);
+        CHECK_THAT(vuda_set_quota(VUDA_QUOTA_AUTO - 1) == VUDA_E_INVALID);
+        for (const uint32_t quota : {1u, VUDA_MAX_TPCS, VUDA_QUOTA_AUTO, VUDA_QUOTA_NONE}) {
+            CHECK_THAT(vuda_set_quota(quota) == VUDA_OK);
+        }
+        CHECK_THAT(vuda_get_partition(nullptr) == VUDA_E_INVALID);
+        vuda_partition partition;
+        std::memset(&partition, 0xee, sizeof partition);
+        partition.size = 100;
+        CHECK_THAT(vuda_get_partition(&partition) == VUDA_E_INVALID);
+        partition.size = sizeof partition;
+        CHECK_THAT(vuda_get_partition(&partition) == VUDA_OK);
+        CHECK_THAT(partition.mode == 0 && partition.backend == VUDA_BACKEND_UNKNOWN && partition.reason[0] == 0);
+        vuda_step_begin(1);  // nobody listens
+        vuda_step_end(1);
+        vuda_step_end(2);
+        return 0;
+    });
+}
+
 TEST(PublicApi, DisabledByTheEnvironment) {
     IN_PROCESS({
         setenv("VUDA_DISABLE", "1", 1);

@@ -156,11 +156,11 @@ void FakeDaemon::on_frame(Connection& connection, const std::string& body) {
     }
 }
 
-void FakeDaemon::reply(Connection& connection, uint64_t id, v1::ServerMessage message) {
+void FakeDaemon::reply(Connection& connection, uint64_t id, v1::ServerMessage message, std::span<const int> fds) {
     message.set_id(id);
     v1::Frame frame;
     *frame.mutable_server() = std::move(message);
-    send_body(connection.socket.get(), frame.SerializeAsString());
+    send_body(connection.socket.get(), frame.SerializeAsString(), fds);
 }
 
 void FakeDaemon::on_client(Connection& connection, const v1::ClientMessage& message) {
@@ -181,6 +181,25 @@ void FakeDaemon::on_client(Connection& connection, const v1::ClientMessage& mess
                 answer.mutable_hello_reply()->set_features(script_.features);
                 answer.mutable_hello_reply()->set_daemon_version("0.0-fake");
                 answer.mutable_hello_reply()->set_session_id(record_.hellos.size());
+                answer.mutable_hello_reply()->set_page_bytes(script_.page_bytes);
+            }
+            return reply(connection, message.id(), answer,
+                         {&script_.page_fd, script_.page_fd >= 0 ? size_t{1} : size_t{0}});
+        case v1::ClientMessage::kPartitionReport: record_.partitions.push_back(message.partition_report()); return;
+        case v1::ClientMessage::kSetMode:
+            record_.modes.push_back(message.set_mode());
+            if (script_.partition_error) {
+                *answer.mutable_error() = *script_.partition_error;
+            } else {
+                answer.mutable_set_mode_reply()->set_note("mode noted");
+            }
+            return reply(connection, message.id(), answer);
+        case v1::ClientMessage::kSetQuota:
+            record_.quotas.push_back(message.set_quota());
+            if (script_.partition_error) {
+                *answer.mutable_error() = *script_.partition_error;
+            } else {
+                answer.mutable_set_quota_reply()->set_note("quota noted");
             }
             return reply(connection, message.id(), answer);
         case v1::ClientMessage::kRegisterRequest:

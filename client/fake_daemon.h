@@ -7,6 +7,7 @@
 #include <list>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -35,7 +36,10 @@ class FakeDaemon {
         std::optional<v1::Error> pull_error;
         std::string pull_raw;  // sent in place of handles, as it is
         bool answer_pull = true;
-        int extra_fds = 0;  // more or fewer fds than handles
+        int extra_fds = 0;                         // more or fewer fds than handles
+        uint32_t page_bytes = 0;                   // announced by the greeting
+        int page_fd = -1;                          // and sent with it; borrowed
+        std::optional<v1::Error> partition_error;  // answers SetMode and SetQuota
     };
 
     struct Record {
@@ -54,6 +58,9 @@ class FakeDaemon {
         size_t push_frames = 0;
         uint32_t pushed_channels = 0;
         bool push_complete = false;
+        std::vector<v1::PartitionReport> partitions;
+        std::vector<v1::SetModeRequest> modes;
+        std::vector<v1::SetQuotaRequest> quotas;
         size_t sessions = 0;  // open now
         size_t bad_frames = 0;
     };
@@ -87,7 +94,7 @@ class FakeDaemon {
     void on_client(Connection& connection, const v1::ClientMessage& message);
     void on_push(Connection& connection, const v1::HandleBundle& bundle);
     void on_pull(Connection& connection, const v1::HandlePull& pull);
-    void reply(Connection& connection, uint64_t id, v1::ServerMessage message);
+    void reply(Connection& connection, uint64_t id, v1::ServerMessage message, std::span<const int> fds = {});
 
     const std::string path_;
     UniqueFd listener_;

@@ -5,6 +5,7 @@
 #include "vuda/vuda.h"
 
 _Static_assert(sizeof(struct vuda_state) == 512, "the first version of the structure has 512 bytes");
+_Static_assert(sizeof(struct vuda_partition) == 512, "the first version of the structure has 512 bytes");
 
 int main(void) {
     struct vuda_state state;
@@ -13,5 +14,13 @@ int main(void) {
     if (vuda_version() != VUDA_VERSION || vuda_get_state(&state) != VUDA_OK || state.state != VUDA_STATE_NONE) return 1;
     if (vuda_register("game") != VUDA_E_NO_SHIM || vuda_attach("game") != VUDA_E_NO_SHIM) return 2;
     if (vuda_reserve(VUDA_ALL_CHANNELS) != VUDA_E_NO_SHIM || vuda_detach() != VUDA_E_NO_SHIM) return 3;
+    struct vuda_partition partition;
+    memset(&partition, 0, sizeof partition);
+    partition.size = sizeof partition;
+    if (vuda_get_partition(&partition) != VUDA_OK || partition.backend != VUDA_BACKEND_UNKNOWN) return 4;
+    if (vuda_set_mode(VUDA_MODE_INTER_SM) != VUDA_E_NO_SHIM || vuda_set_quota(VUDA_QUOTA_AUTO) != VUDA_E_NO_SHIM)
+        return 5;
+    vuda_step_begin(1);
+    vuda_step_end(1);
     return puts(vuda_last_error()) < 0;
 }

@@ -171,6 +171,21 @@ std::string encode_state_report(SharingState state, const Error& reason) {
     return pack(0, message);
 }
 
+std::string encode_sharing_report(const std::string& name, const AttachOutcome& outcome) {
+    ErrorMessage error(outcome.reason);
+    Vuda__V1__StateReport report = VUDA__V1__STATE_REPORT__INIT;
+    report.state = VUDA__V1__SHARING_STATE__SHARING_STATE_SHARING;
+    report.reason = error.get();
+    report.name = borrow(name);
+    report.channels_moved = outcome.channels_moved;
+    report.veid = outcome.veid;
+    report.control_buffers = outcome.control_buffers;
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_STATE_REPORT;
+    message.state_report = &report;
+    return pack(0, message);
+}
+
 std::string encode_export_refused(const Token& token, const Error& error) {
     ErrorMessage why(error);
     Vuda__V1__ExportRefused refused = VUDA__V1__EXPORT_REFUSED__INIT;
@@ -225,6 +240,63 @@ std::string encode_pull(const Token& token) {
     return pack(frame);
 }
 
+std::string encode_partition_report(const partition::PartitionState& state) {
+    const std::vector<partition::Tpc>& tpcs = state.topology.tpcs;
+    std::vector<Vuda__V1__Tpc> items(tpcs.size());
+    std::vector<Vuda__V1__Tpc*> pointers(tpcs.size());
+    for (size_t i = 0; i < tpcs.size(); ++i) {
+        vuda__v1__tpc__init(&items[i]);
+        items[i].gpc = tpcs[i].gpc;
+        items[i].graphics = tpcs[i].graphics;
+        items[i].n_sms = tpcs[i].sms.size();
+        items[i].sms = const_cast<uint32_t*>(tpcs[i].sms.data());
+        pointers[i] = &items[i];
+    }
+    Vuda__V1__Topology topology = VUDA__V1__TOPOLOGY__INIT;
+    topology.n_tpcs = pointers.size();
+    topology.tpcs = pointers.data();
+    ErrorMessage reason(state.reason);
+    Vuda__V1__PartitionReport report = VUDA__V1__PARTITION_REPORT__INIT;
+    report.backend = static_cast<Vuda__V1__Backend>(state.backend);
+    report.reason = reason.get();
+    report.topology = tpcs.empty() ? nullptr : &topology;
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_PARTITION_REPORT;
+    message.partition_report = &report;
+    return pack(0, message);
+}
+
+std::string encode_set_mode(uint64_t id, partition::Mode mode) {
+    Vuda__V1__SetModeRequest request = VUDA__V1__SET_MODE_REQUEST__INIT;
+    request.mode = static_cast<Vuda__V1__Mode>(mode);
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_SET_MODE;
+    message.set_mode = &request;
+    return pack(id, message);
+}
+
+std::string encode_set_quota(uint64_t id, const QuotaWish& quota) {
+    Vuda__V1__SetQuotaRequest request = VUDA__V1__SET_QUOTA_REQUEST__INIT;
+    switch (quota.kind) {
+        case QuotaWish::Kind::kTpcs:
+            request.quota_case = VUDA__V1__SET_QUOTA_REQUEST__QUOTA_TPCS;
+            request.tpcs = quota.tpcs;
+            break;
+        case QuotaWish::Kind::kAutomatic:
+            request.quota_case = VUDA__V1__SET_QUOTA_REQUEST__QUOTA_AUTOMATIC;
+            request.automatic = 1;
+            break;
+        case QuotaWish::Kind::kNone:
+            request.quota_case = VUDA__V1__SET_QUOTA_REQUEST__QUOTA_NONE;
+            request.none = 1;
+            break;
+    }
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_SET_QUOTA;
+    message.set_quota = &request;
+    return pack(id, message);
+}
+
 Result<ServerMessage> decode_server_message(std::string_view bytes) {
     Result<FramePtr> unpacked = unpack(bytes);
     if (!unpacked) return unpacked.error();
@@ -237,9 +309,9 @@ Result<ServerMessage> decode_server_message(std::string_view bytes) {
     switch (in.body_case) {
         case VUDA__V1__SERVER_MESSAGE__BODY_ERROR: return ServerMessage{id, read_error(in.error)};
         case VUDA__V1__SERVER_MESSAGE__BODY_HELLO_REPLY:
-            return ServerMessage{id,
-                                 HelloReply{in.hello_reply->features, plain_text(in.hello_reply->daemon_version, 64),
-                                            in.hello_reply->session_id, in.hello_reply->simulated != 0}};
+            return ServerMessage{
+                id, HelloReply{in.hello_reply->features, plain_text(in.hello_reply->daemon_version, 64),
+                               in.hello_reply->session_id, in.hello_reply->simulated != 0, in.hello_reply->page_bytes}};
         case VUDA__V1__SERVER_MESSAGE__BODY_REGISTER_REPLY: return ServerMessage{id, RegisterReply{}};
         case VUDA__V1__SERVER_MESSAGE__BODY_UNREGISTER_REPLY: return ServerMessage{id, UnregisterReply{}};
         case VUDA__V1__SERVER_MESSAGE__BODY_ATTACH_REPLY: {
@@ -259,6 +331,19 @@ Result<ServerMessage> decode_server_message(std::string_view bytes) {
         }
         case VUDA__V1__SERVER_MESSAGE__BODY_DETACH_COMMAND:
             return ServerMessage{id, DetachCommand{read_error(in.detach_command->reason)}};
+        case VUDA__V1__SERVER_MESSAGE__BODY_SET_MODE_REPLY: {
+            SetModeReply reply;
+            // As with handle kinds below: whatever number came.
+            int32_t mode;
+            std::memcpy(&mode, &in.set_mode_reply->applied, sizeof mode);
+            reply.applied = static_cast<uint32_t>(mode);
+            reply.applied_tpcs = in.set_mode_reply->applied_tpcs;
+            reply.note = plain_text(in.set_mode_reply->note, 255);
+            return ServerMessage{id, reply};
+        }
+        case VUDA__V1__SERVER_MESSAGE__BODY_SET_QUOTA_REPLY:
+            return ServerMessage{id, SetQuotaReply{in.set_quota_reply->applied_tpcs, in.set_quota_reply->generation,
+                                                   plain_text(in.set_quota_reply->note, 255)}};
         default: return ServerMessage{id, std::monostate{}};
     }
 }

@@ -12,11 +12,15 @@
 #include "base/result.h"
 #include "base/uuid.h"
 #include "client/handles.h"
+#include "shim/partition/levels.h"
+#include "shim/partition/partition_state.h"
 
 namespace vuda::client {
 
 inline constexpr uint64_t kFeatureShare = 1;
 inline constexpr uint64_t kFeatureExportRefresh = 2;
+inline constexpr uint64_t kFeatureSharedPage = 4;
+inline constexpr uint64_t kFeatureQuota = 8;
 
 // vuda.v1.SharingState
 enum class SharingState : uint32_t {
@@ -38,6 +42,13 @@ struct AttachOutcome {
     Error reason;            // left out when the code is kOk
 };
 
+// What compute may use: a number of TPCs, what the tuner finds, or no limit.
+struct QuotaWish {
+    enum class Kind { kTpcs, kAutomatic, kNone };
+    Kind kind = Kind::kNone;
+    uint32_t tpcs = 0;
+};
+
 std::string encode_hello(uint64_t id, uint64_t features, const std::string& client_version,
                          const std::string& driver_version, const std::string& program);
 std::string encode_register(uint64_t id, const std::string& name, const Uuid& gpu);
@@ -47,18 +58,24 @@ std::string encode_attach(uint64_t id, const std::string& name, const Uuid& gpu,
 std::string encode_attach_done(uint64_t id, const AttachOutcome& outcome);
 std::string encode_detach_notice(const Error& reason);
 std::string encode_state_report(SharingState state, const Error& reason);
+// SHARING, with what a vudad that was restarted does not know: the TSG's name and what of `outcome` still holds.
+std::string encode_sharing_report(const std::string& name, const AttachOutcome& outcome);
 std::string encode_export_refused(const Token& token, const Error& error);
 std::string encode_export_current(const Token& token);
 // `generation` goes into the last part only.
 std::string encode_push(const Token& token, std::span<const HandleInfo> handles, bool last, uint32_t channels_in_use,
                         uint64_t generation);
 std::string encode_pull(const Token& token);
+std::string encode_partition_report(const partition::PartitionState& state);
+std::string encode_set_mode(uint64_t id, partition::Mode mode);
+std::string encode_set_quota(uint64_t id, const QuotaWish& quota);
 
 struct HelloReply {
     uint64_t features = 0;
     std::string daemon_version;
     uint64_t session_id = 0;
     bool simulated = false;
+    uint32_t page_bytes = 0;  // > 0: a descriptor came with this frame
 };
 struct RegisterReply {};
 struct UnregisterReply {};
@@ -75,10 +92,20 @@ struct ExportRequest {
 struct DetachCommand {
     Error reason;
 };
+struct SetModeReply {
+    uint32_t applied = 0;  // vuda.v1.Mode
+    uint32_t applied_tpcs = 0;
+    std::string note;
+};
+struct SetQuotaReply {
+    uint32_t applied_tpcs = 0;
+    uint64_t generation = 0;
+    std::string note;
+};
 
 // monostate: something that a newer vudad says and that this library does not know.
 using ServerBody = std::variant<std::monostate, Error, HelloReply, RegisterReply, UnregisterReply, AttachReply,
-                                AttachDoneReply, ExportRequest, DetachCommand>;
+                                AttachDoneReply, ExportRequest, DetachCommand, SetModeReply, SetQuotaReply>;
 
 struct ServerMessage {
     uint64_t id = 0;

@@ -35,6 +35,19 @@ void with_session(Body body) {
     }
 }
 
+void with_partition(void (PartitionClient::*call)()) {
+    if (PartitionClient* partition = ProcessState::get().partition()) (partition->*call)();
+}
+
+page::Page* session_page() {
+    try {
+        PartitionClient* partition = ProcessState::get().partition();
+        return partition == nullptr ? nullptr : partition->page();
+    } catch (const std::exception&) {
+        return nullptr;
+    }
+}
+
 // Moves `set` into the caller's structure. False: no memory, `set` still owns the fds.
 bool give(HandleSet& set, vuda_private_handles* out) {
     auto* items = static_cast<vuda_private_handle*>(std::calloc(set.items.size(), sizeof(vuda_private_handle)));
@@ -119,16 +132,49 @@ void vuda_private_attach_done(uint32_t channels_moved, uint32_t veid, uint32_t c
         outcome.control_buffers = control_buffers;
         outcome.attach_us = attach_us;
         session.attach_done(outcome);
+        if (outcome.state == SharingState::kSharing) with_partition(&PartitionClient::sharing_began);
     });
 }
 
 void vuda_private_detached(const struct vuda_private_error* reason) {
-    with_session([&](Session& session) { session.detached(read_error(reason)); });
+    with_session([&](Session& session) {
+        session.detached(read_error(reason));
+        with_partition(&PartitionClient::sharing_ended);
+    });
 }
 
 void vuda_private_report(uint32_t state, const struct vuda_private_error* reason) {
     if (state > static_cast<uint32_t>(SharingState::kFaulted)) return;
-    with_session([&](Session& session) { session.set_state(static_cast<SharingState>(state), read_error(reason)); });
+    with_session([&](Session& session) {
+        // Sharing within one process needs no turn, and so ends in no vuda_private_attach_done.
+        const bool began = static_cast<SharingState>(state) == SharingState::kSharing &&
+                           session.snapshot().state != SharingState::kSharing;
+        session.set_state(static_cast<SharingState>(state), read_error(reason));
+        if (began) with_partition(&PartitionClient::sharing_began);
+    });
+}
+
+int vuda_private_wants_samples(uint32_t kind) {
+    const page::Page* page = session_page();
+    if (page == nullptr || kind < 1 || kind > page::kSampleKinds) return 0;
+    return (page->daemon.wanted.load(std::memory_order_relaxed) >> kind & 1) != 0 ? 1 : 0;
+}
+
+void vuda_private_sample(uint32_t kind, uint64_t id, uint64_t end_ns, uint64_t duration_ns) {
+    page::Page* page = session_page();
+    if (page == nullptr || kind < 1 || kind > page::kSampleKinds) return;
+    page::SampleWriter(*page).push({static_cast<page::SampleKind>(kind), id, end_ns, duration_ns});
+}
+
+uint64_t vuda_private_disable_mask(uint64_t mask[4]) {
+    page::Split split;
+    try {
+        if (PartitionClient* partition = ProcessState::get().partition()) split = partition->own_launch();
+    } catch (const std::exception&) {
+        split = {};
+    }
+    std::copy(std::begin(split.disable), std::end(split.disable), mask);
+    return split.generation;
 }
 
 void vuda_private_after_fork_in_child(void) { ProcessState::abandon_in_child(); }

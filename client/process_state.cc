@@ -85,6 +85,20 @@ void CallbackHost::register_failed(const Error& error) {
     callbacks_.register_failed(callbacks_.context, &raw);
 }
 
+Status CallbackHost::page_received(int fd, uint64_t bytes) { return partition_.page_received(fd, bytes); }
+
+void ProcessState::want_mode(partition::Mode mode) {
+    const std::lock_guard lock(start_mutex_);
+    if (owned_session_) return owned_session_->set_mode(mode);
+    early_mode_ = mode;
+}
+
+void ProcessState::want_quota(const QuotaWish& quota) {
+    const std::lock_guard lock(start_mutex_);
+    if (owned_session_) return owned_session_->set_quota(quota);
+    early_quota_ = quota;
+}
+
 ProcessState::ProcessState() : pid_(::getpid()), reporter_(parse_log_level(::secure_getenv("VUDA_LOG"))) {}
 
 ProcessState& ProcessState::get() {
@@ -111,12 +125,18 @@ void ProcessState::start(const vuda_private_callbacks& callbacks, const std::str
     const std::lock_guard lock(start_mutex_);
     if (owned_session_) return;
     const char* socket = ::secure_getenv("VUDA_HANDLE_SOCKET");
-    host_ = std::make_unique<CallbackHost>(callbacks, wishes_);
+    owned_partition_ = std::make_unique<PartitionClient>(callbacks, [this](const partition::PartitionState& state) {
+        if (Session* session = this->session()) session->set_partition_state(state);
+    });
+    host_ = std::make_unique<CallbackHost>(callbacks, wishes_, *owned_partition_);
     owned_session_ =
         std::make_unique<Session>(SessionOptions{socket != nullptr && *socket != '\0' ? socket : kDefaultSocket,
                                                  VUDA_VERSION_TEXT, driver_version, program_invocation_short_name},
                                   *host_, reporter_);
     if (wishes_.get().attach_name[0] != '\0') owned_session_->connect_ahead();
+    if (early_mode_) owned_session_->set_mode(*early_mode_);
+    if (early_quota_) owned_session_->set_quota(*early_quota_);
+    partition_.store(owned_partition_.get(), std::memory_order_release);
     session_.store(owned_session_.get(), std::memory_order_release);
 }
 

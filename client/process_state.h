@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 
+#include "client/partition_client.h"
 #include "client/report.h"
 #include "client/session.h"
 #include "client/session_abi.h"
@@ -18,15 +19,19 @@ namespace vuda::client {
 // The preload's callbacks as the session calls them.
 class CallbackHost : public SessionHost {
  public:
-    CallbackHost(const vuda_private_callbacks& callbacks, Wishes& wishes) : callbacks_(callbacks), wishes_(wishes) {}
+    CallbackHost(const vuda_private_callbacks& callbacks, Wishes& wishes, PartitionClient& partition)
+        : callbacks_(callbacks), wishes_(wishes), partition_(partition) {}
     Result<HandleSet> export_host(uint64_t held) override;
     void detach_command(const Error& reason) override;
     void guard_fd(int fd, bool guarded) override;
     void register_failed(const Error& error) override;
+    Status page_received(int fd, uint64_t bytes) override;
+    void registered() override { partition_.host_registered(); }
 
  private:
     const vuda_private_callbacks callbacks_;
     Wishes& wishes_;
+    PartitionClient& partition_;
 };
 
 class ProcessState {
@@ -46,6 +51,12 @@ class ProcessState {
     void start(const vuda_private_callbacks& callbacks, const std::string& driver_version);
     // NULL before start.
     Session* session() { return session_.load(std::memory_order_acquire); }
+    // NULL before start.
+    PartitionClient* partition() { return partition_.load(std::memory_order_acquire); }
+    Steps& steps() { return steps_; }
+    // What the program asked for before start.
+    void want_mode(partition::Mode mode);
+    void want_quota(const QuotaWish& quota);
 
  private:
     const pid_t pid_;
@@ -53,9 +64,14 @@ class ProcessState {
     Reporter reporter_;
     Wishes wishes_;
     std::mutex start_mutex_;
+    std::optional<partition::Mode> early_mode_;
+    std::optional<QuotaWish> early_quota_;
+    std::unique_ptr<PartitionClient> owned_partition_;
     std::unique_ptr<CallbackHost> host_;
     std::unique_ptr<Session> owned_session_;
     std::atomic<Session*> session_{nullptr};
+    std::atomic<PartitionClient*> partition_{nullptr};
+    Steps steps_;
 };
 
 void fill_error(vuda_private_error* out, const Error& error);

@@ -1,5 +1,6 @@
 // The calls of vuda.h: record the wish, and let the preload know. No exception leaves this file.
 #include <dlfcn.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -78,6 +79,24 @@ int apply(Change change) {
     }
 }
 
+uint64_t now_ns() {
+    timespec time;
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<uint64_t>(time.tv_sec) * 1000000000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+// The process's state when somebody takes samples of this kind; else NULL.
+ProcessState* listened(page::SampleKind kind) {
+    try {
+        ProcessState& state = ProcessState::get();
+        PartitionClient* partition = state.partition();
+        page::Page* page = partition == nullptr ? nullptr : partition->page();
+        return page != nullptr && page::SampleWriter(*page).wanted(kind) ? &state : nullptr;
+    } catch (const std::exception&) {
+        return nullptr;
+    }
+}
+
 }  // namespace
 
 extern "C" {
@@ -109,6 +128,70 @@ int vuda_detach(void) {
         state.wishes().clear();
         if (Session* session = state.session()) session->clear_registration();
     });
+}
+
+int vuda_set_mode(int mode) {
+    if (mode != VUDA_MODE_INTRA_SM && mode != VUDA_MODE_INTER_SM && mode != VUDA_MODE_SLICED) {
+        return fail(VUDA_E_INVALID, "vuda_set_mode: " + std::to_string(mode) +
+                                        " is no mode; use VUDA_MODE_INTRA_SM, VUDA_MODE_INTER_SM or VUDA_MODE_SLICED");
+    }
+    return apply([mode](ProcessState& state) { state.want_mode(static_cast<partition::Mode>(mode)); });
+}
+
+int vuda_set_quota(uint32_t tpcs) {
+    QuotaWish quota;
+    if (tpcs == VUDA_QUOTA_AUTO) {
+        quota.kind = QuotaWish::Kind::kAutomatic;
+    } else if (tpcs != VUDA_QUOTA_NONE) {
+        if (tpcs == 0 || tpcs > VUDA_MAX_TPCS) {
+            return fail(VUDA_E_INVALID, "vuda_set_quota: " + std::to_string(tpcs) +
+                                            " TPCs are not possible; use 1 to 256, VUDA_QUOTA_AUTO or VUDA_QUOTA_NONE");
+        }
+        quota = {QuotaWish::Kind::kTpcs, tpcs};
+    }
+    return apply([quota](ProcessState& state) { state.want_quota(quota); });
+}
+
+int vuda_get_partition(struct vuda_partition* out) {
+    if (out == nullptr || out->size < sizeof(struct vuda_partition)) {
+        return fail(VUDA_E_INVALID, "vuda_get_partition: set partition.size to sizeof(struct vuda_partition) first");
+    }
+    struct vuda_partition filled {};
+    filled.size = out->size;
+    try {
+        ProcessState& state = ProcessState::get();
+        Error answer{Code::kOk, "", ""};
+        if (Session* session = state.session()) answer = session->partition_answer();
+        if (PartitionClient* partition = state.partition()) {
+            const PartitionView view = partition->view();
+            filled.mode = static_cast<int32_t>(view.split.mode);
+            filled.backend = static_cast<int32_t>(view.state.backend);
+            filled.applied_tpcs = view.split.applied_tpcs;
+            filled.total_tpcs = static_cast<uint32_t>(view.state.topology.tpcs.size());
+            filled.graphics_tpcs = static_cast<uint32_t>(view.state.topology.graphics_count());
+            filled.generation = view.split.generation;
+            filled.launches = view.launches;
+            if (answer.text.empty()) answer = view.state.reason;
+        }
+        copy_text(filled.reason, sizeof filled.reason, answer.to_string());
+    } catch (const std::exception&) {
+        return fail(VUDA_E_NO_MEMORY, "out of memory; try again");
+    }
+    std::memcpy(out, &filled, sizeof filled);
+    return VUDA_OK;
+}
+
+void vuda_step_begin(uint64_t id) {
+    if (ProcessState* state = listened(page::SampleKind::kStep)) state->steps().begin(id, now_ns());
+}
+
+void vuda_step_end(uint64_t id) {
+    ProcessState* state = listened(page::SampleKind::kStep);
+    if (state == nullptr) return;
+    const uint64_t now = now_ns();
+    if (const auto duration = state->steps().end(id, now)) {
+        page::SampleWriter(*state->partition()->page()).push({page::SampleKind::kStep, id, now, *duration});
+    }
 }
 
 int vuda_get_state(struct vuda_state* out) {

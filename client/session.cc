@@ -244,6 +244,9 @@ void Session::attach_done(const AttachOutcome& outcome) {
     reason_ = outcome.reason;
     if (outcome.state == SharingState::kSharing) {
         channels_ += outcome.channels_moved;
+        veid_ = outcome.veid;
+        control_buffers_ = outcome.control_buffers;
+        owner_gone_ = false;
         state_ = SharingState::kSharing;
     } else if (channels_ == 0) {
         state_ = registered_ ? SharingState::kRegistered : outcome.state;
@@ -398,8 +401,8 @@ void Session::connect_link() {
         link_ = Link::kGreeting;
         hello_id_ = next_id_locked();
     }
-    hello = encode_hello(hello_id_, kFeatureShare | kFeatureExportRefresh, options_.client_version,
-                         options_.driver_version, options_.program);
+    hello = encode_hello(hello_id_, kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota,
+                         options_.client_version, options_.driver_version, options_.program);
     if (Status framed = append_frame(output_, hello); !framed) drop_link(framed.error());
 }
 
@@ -410,6 +413,7 @@ void Session::drop_link(const Error& error) {
     decoder_ = FrameDecoder();
     output_.clear();
     output_sent_ = 0;
+    greeting_fds_.clear();
     bool registration_waits;
     bool stopping;
     {
@@ -429,6 +433,8 @@ void Session::drop_link(const Error& error) {
         refused_.reset();
         registered_ = false;
         registration_id_ = 0;
+        features_ = 0;
+        mode_id_ = quota_id_ = 0;
         if (state_ == SharingState::kRegistered) state_ = SharingState::kWaiting;
         retry_later_locked();
     }
@@ -454,6 +460,7 @@ void Session::send_due() {
         const std::lock_guard lock(mutex_);
         if (link_ != Link::kUp) return;
         send_registration_locked(refused);
+        send_partition_wishes_locked();
         if (attach_ && attach_->id == 0) {
             attach_->id = next_id_locked();
             const auto left =
@@ -514,8 +521,9 @@ bool Session::flush() {
 void Session::read_link() {
     if (!connection_.intact()) return drop_link(closed_by_program());
     char buffer[4096];
-    std::vector<UniqueFd> unwanted;  // a session carries no descriptors; whatever comes is closed
-    Result<Received> got = receive_some(connection_.get(), buffer, unwanted);
+    // Only the greeting brings a descriptor; whatever else comes is closed.
+    std::vector<UniqueFd> unwanted;
+    Result<Received> got = receive_some(connection_.get(), buffer, link_ == Link::kGreeting ? greeting_fds_ : unwanted);
     if (!got) return drop_link(got.error());
     if (got->kind == Received::Kind::kWouldBlock) return;
     if (got->kind == Received::Kind::kEnd) {
@@ -545,11 +553,17 @@ void Session::handle(const ServerMessage& message) {
             return drop_link(Error{Code::kDataLoss, "vudad did not answer the greeting",
                                    "check that " + options_.socket + " is vudad's"});
         }
+        take_page(*reply);
         return greeted(*reply);
     }
     if (const auto* error = std::get_if<Error>(&message.body)) {
         if (message.id == 0) return drop_link(*error);
         answered(message.id, error, nullptr);
+        partition_answered(message.id, error, "");
+    } else if (const auto* mode = std::get_if<SetModeReply>(&message.body)) {
+        partition_answered(message.id, nullptr, mode->note);
+    } else if (const auto* quota = std::get_if<SetQuotaReply>(&message.body)) {
+        partition_answered(message.id, nullptr, quota->note);
     } else if (std::holds_alternative<RegisterReply>(message.body)) {
         answered(message.id, nullptr, nullptr);
     } else if (const auto* reply = std::get_if<AttachReply>(&message.body)) {
@@ -570,8 +584,21 @@ void Session::greeted(const HelloReply& reply) {
     link_ = Link::kUp;
     was_connected_ = true;
     up_since_ = Clock::now();
+    features_ = reply.features;
+    if (partition_ && (features_ & kFeatureQuota) != 0) queue_locked(encode_partition_report(*partition_));
     switch (state_) {
         case SharingState::kSharing:
+            if (channels_ > 0 && !owner_gone_) {
+                AttachOutcome still;
+                still.channels_moved = channels_;
+                still.veid = veid_;
+                still.control_buffers = control_buffers_;
+                still.reason = reason_;
+                queue_locked(encode_sharing_report(attach_name_, still));
+            } else {
+                queue_locked(encode_state_report(state_, reason_));
+            }
+            break;
         case SharingState::kUnshared:
         case SharingState::kFaulted: queue_locked(encode_state_report(state_, reason_)); break;
         case SharingState::kUnspecified: state_ = SharingState::kIdle; break;
@@ -579,13 +606,78 @@ void Session::greeted(const HelloReply& reply) {
     }
 }
 
+void Session::take_page(const HelloReply& reply) {
+    if (reply.page_bytes > 0 && (reply.features & kFeatureSharedPage) != 0) {
+        Status taken = greeting_fds_.empty()
+                           ? Error{Code::kDataLoss, "vudad announced a session page and sent none", "restart vudad"}
+                           : host_.page_received(greeting_fds_.front().get(), reply.page_bytes);
+        // Without it the program shares all the same.
+        if (!taken) reporter_.say_once(LogLevel::kError, "page", taken.error().to_string());
+    }
+    greeting_fds_.clear();
+}
+
+void Session::set_partition_state(const partition::PartitionState& state) {
+    const std::lock_guard lock(mutex_);
+    partition_ = state;
+    if ((features_ & kFeatureQuota) == 0) return;
+    queue_locked(encode_partition_report(state));
+    wake_locked();
+}
+
+void Session::set_mode(partition::Mode mode) {
+    const std::lock_guard lock(mutex_);
+    mode_ = mode;
+    mode_id_ = 0;
+    if (thread_running_) wake_locked();
+}
+
+void Session::set_quota(const QuotaWish& quota) {
+    const std::lock_guard lock(mutex_);
+    quota_ = quota;
+    quota_id_ = 0;
+    if (thread_running_) wake_locked();
+}
+
+Error Session::partition_answer() const {
+    const std::lock_guard lock(mutex_);
+    return partition_answer_;
+}
+
+// vudad applies them to the TSG that this session owns or shares, so there must be one.
+void Session::send_partition_wishes_locked() {
+    if (!registered_ && state_ != SharingState::kSharing) return;
+    if ((features_ & kFeatureQuota) == 0) {
+        if (mode_ || quota_) {
+            partition_answer_ = Error{Code::kUnimplemented, "this vudad cannot split the GPU", "use a newer vudad"};
+        }
+        return;
+    }
+    if (mode_ && mode_id_ == 0) {
+        mode_id_ = next_id_locked();
+        outbox_.push_back(encode_set_mode(mode_id_, *mode_));
+    }
+    if (quota_ && quota_id_ == 0) {
+        quota_id_ = next_id_locked();
+        outbox_.push_back(encode_set_quota(quota_id_, *quota_));
+    }
+}
+
+void Session::partition_answered(uint64_t id, const Error* error, const std::string& note) {
+    const std::lock_guard lock(mutex_);
+    if (id == 0 || (id != mode_id_ && id != quota_id_)) return;
+    partition_answer_ = error != nullptr ? *error : Error{Code::kOk, note, ""};
+}
+
 void Session::answered(uint64_t id, const Error* error, const AttachReply* attach) {
     std::optional<Error> refused;
+    bool registered = false;
     {
         const std::lock_guard lock(mutex_);
         if (id != 0 && id == registration_id_ && attach == nullptr) {
             registration_id_ = 0;
             if (error == nullptr) {
+                registered = true;
                 registered_ = was_registered_ = true;
                 if (channels_ == 0 && !attach_) {
                     state_ = SharingState::kRegistered;
@@ -605,6 +697,7 @@ void Session::answered(uint64_t id, const Error* error, const AttachReply* attac
             changed_.notify_all();
         }
     }
+    if (registered) host_.registered();
     if (refused) registration_failed(*refused);
 }
 
@@ -635,7 +728,9 @@ void Session::commanded_to_detach(const Error& reason) {
     {
         const std::lock_guard lock(mutex_);
         reason_ = reason;
-        if (reason.code != Code::kUnavailable) {
+        if (reason.code == Code::kUnavailable) {
+            owner_gone_ = true;
+        } else {
             wanted_.reset();
             sent_.reset();
             registration_id_ = 0;

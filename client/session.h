@@ -36,6 +36,13 @@ class SessionHost {
     virtual void detach_command(const Error& reason) = 0;
     virtual void guard_fd(int fd, bool guarded) = 0;
     virtual void register_failed(const Error& error) = 0;
+    // vudad took the registration. Called again for each next vudad.
+    virtual void registered() {}
+    // The session page came with a greeting; `fd` is closed afterwards. Not used: what is wrong with it.
+    virtual Status page_received(int fd, uint64_t bytes) {
+        static_cast<void>(fd), static_cast<void>(bytes);
+        return {};
+    }
 };
 
 struct SessionOptions {
@@ -77,6 +84,15 @@ class Session {
 
     SessionSnapshot snapshot() const;
 
+    // What this process can do about a split; told to vudad now and after each greeting.
+    void set_partition_state(const partition::PartitionState& state);
+    // What the program wants of the TSG that it owns or shares: sent as soon as it does, and to each next vudad. The
+    // last word counts. vudad's answer is in partition_answer().
+    void set_mode(partition::Mode mode);
+    void set_quota(const QuotaWish& quota);
+    // The newest refusal or remark; kOk without text: none.
+    Error partition_answer() const;
+
  private:
     enum class Link { kDown, kGreeting, kUp };
 
@@ -117,6 +133,9 @@ class Session {
     bool flush();
     void send_due();
     void send_registration_locked(std::vector<Error>& refused);
+    void send_partition_wishes_locked();
+    void partition_answered(uint64_t id, const Error* error, const std::string& note);
+    void take_page(const HelloReply& reply);
     void read_link();
     void drain_wake_pipe();
     void handle(const ServerMessage& message);
@@ -160,9 +179,21 @@ class Session {
 
     SharingState state_ = SharingState::kUnspecified;
     uint32_t channels_ = 0;
+    uint32_t veid_ = 0;             // of the newest attach
+    uint32_t control_buffers_ = 0;  // likewise
+    bool owner_gone_ = false;       // whose TSG the channels are in; its name may be another's by now
     Error reason_{Code::kOk, "", ""};
 
+    uint64_t features_ = 0;  // that vudad offered on this link
+    std::optional<partition::PartitionState> partition_;
+    std::optional<partition::Mode> mode_;
+    std::optional<QuotaWish> quota_;
+    uint64_t mode_id_ = 0;  // request on this link; 0: to be sent
+    uint64_t quota_id_ = 0;
+    Error partition_answer_{Code::kOk, "", ""};
+
     // Session thread only.
+    std::vector<UniqueFd> greeting_fds_;  // the page's, until its frame is complete
     OwnFd connection_;
     FrameDecoder decoder_;
     std::string output_;

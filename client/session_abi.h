@@ -68,6 +68,14 @@ struct vuda_private_callbacks {
     // Optional. One RM_CONTROL on the subdevice of a context that shares; returns its NV_STATUS. Comes from libvuda's
     // partition thread, also while another thread is in a call from the preload.
     uint32_t (*subdevice_control)(void* context, uint32_t command, void* params, uint32_t size);
+    // Optional, for a process with a renderer. One RM_CONTROL on the subdevice of its GPU; returns its NV_STATUS.
+    uint32_t (*host_control)(void* context, uint32_t command, void* params, uint32_t size);
+    // Optional. Compute class of the renderer's GPU; 0: there is no renderer, or the driver does not tell.
+    uint32_t (*host_compute_class)(void* context);
+    // Optional. Runs `count` methods of the compute class (pairs: address, data) in the renderer's TSG and waits for
+    // them; `ns`: how long that took. 0, or -1 with `error` filled. Only for classes that have SCG control methods.
+    int (*host_methods)(void* context, const uint32_t* pairs, uint32_t count, uint64_t* ns,
+                        struct vuda_private_error* error);
 };
 
 // What libvuda looks up in the preload with dlsym(RTLD_DEFAULT, ...):
@@ -104,6 +112,16 @@ void vuda_private_detached(const struct vuda_private_error* reason);
 
 // For `vudactl status`: this process does not share, and why. state: vuda.v1.SharingState.
 void vuda_private_report(uint32_t state, const struct vuda_private_error* reason);
+
+// Timing samples, for libVkLayer_vuda.so. kind: page::SampleKind (proto/page/session_page.h); times in nanoseconds of
+// CLOCK_MONOTONIC. Any thread, without a lock; a sample that nobody listens to costs next to nothing.
+int vuda_private_wants_samples(uint32_t kind);
+void vuda_private_sample(uint32_t kind, uint64_t id, uint64_t end_ns, uint64_t duration_ns);
+
+// For a program that writes its launch descriptors itself: the simulated GPU's stand-in for CUDA. Call it before each
+// launch: `mask` gets the TPCs that it must keep off (bit t of word t / 64), the result is that split's generation, 0
+// when there is none. The first call makes the program its own backend.
+uint64_t vuda_private_disable_mask(uint64_t mask[4]);
 
 // pthread_atfork child handler: forget everything, close the session's fds, touch no lock and call no callback.
 // vuda_private_start comes again before anything else. A child made without atfork handlers (clone) is noticed by its

@@ -152,7 +152,7 @@ TEST_F(SessionTest, RegistersWithItsIdentity) {
     const auto record = daemon().record();
     EXPECT_EQ(record.hellos[0].program(), "test");
     EXPECT_EQ(record.hellos[0].driver_version(), "580.159.04");
-    EXPECT_EQ(record.hellos[0].features(), kFeatureShare | kFeatureExportRefresh);
+    EXPECT_EQ(record.hellos[0].features(), kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota);
     EXPECT_EQ(record.registers[0].name(), "game");
     EXPECT_EQ(record.registers[0].gpu_uuid().size(), 16u);
     ASSERT_TRUE(wait_for_state(SharingState::kRegistered));
@@ -467,6 +467,28 @@ TEST_F(SessionTest, DaemonDiesWhileShared) {
     EXPECT_EQ(session_->snapshot().state, SharingState::kSharing);
     EXPECT_EQ(session_->snapshot().channels, 2u);
     EXPECT_TRUE(log_lines().empty());
+    // What the new daemon cannot know.
+    const v1::StateReport report = daemon().record().reports[0];
+    EXPECT_EQ(report.name(), "game");
+    EXPECT_EQ(report.channels_moved(), 2u);
+    EXPECT_EQ(report.veid(), 1u);
+    EXPECT_EQ(report.control_buffers(), 2u);
+}
+
+TEST_F(SessionTest, ATsgWhoseOwnerIsGoneHasNoName) {
+    daemon();
+    ASSERT_TRUE(attach().ok());
+    finish_attach();
+    v1::ServerMessage gone;
+    *gone.mutable_detach_command()->mutable_reason() = error_of(14, "the owner went away");
+    daemon().send(gone);
+    ASSERT_TRUE(host_.wait_for([](const auto& h) { return h.detach_commands_.size() == 1; }));
+    daemon_.reset();
+    daemon();
+    ASSERT_TRUE(daemon().wait_for([](const auto& r) { return r.reports.size() == 1; }));
+    EXPECT_EQ(daemon().record().reports[0].state(), v1::SHARING_STATE_SHARING);
+    EXPECT_EQ(daemon().record().reports[0].name(), "");
+    EXPECT_EQ(daemon().record().reports[0].channels_moved(), 0u);
 }
 
 // ---- A daemon that is not one

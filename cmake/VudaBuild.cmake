@@ -25,11 +25,25 @@ find_package(PkgConfig REQUIRED)
 # Link PRIVATE to hold hand-written code to the project's warnings (generated code does not link it).
 add_library(vuda_warnings INTERFACE)
 target_compile_options(vuda_warnings INTERFACE -Wall -Wextra -Wpedantic -Werror)
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    # It means types in headers; in a unit every source looks like one.
+    target_compile_options(vuda_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
 
 if(VUDA_SANITIZE)
     add_compile_options(-fsanitize=${VUDA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     add_link_options(-fsanitize=${VUDA_SANITIZE})
+    # What is shipped is linked with the system's linker; the large programs with sanitizers with a faster one.
+    find_program(VUDA_LLD ld.lld)
+    if(VUDA_LLD)
+        add_link_options(-fuse-ld=lld)
+    endif()
 endif()
+
+# With CMAKE_UNITY_BUILD (presets release, asan, tsan) the sources of a target are one translation unit: the headers of gRPC, Asio, JSON and
+# GoogleTest are read, and their templates compiled, once a target. Names in unnamed namespaces are therefore unique within a target; a source
+# that cannot be has the property SKIP_UNITY_BUILD_INCLUSION. That each source also compiles alone is checked by scripts/lint.py.
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 0)
 
 # vuda_test(NAME SOURCES ... LIBS ... [LABELS ...] [TIMEOUT seconds]): one GoogleTest program, one ctest entry a test case.
 function(vuda_test name)
@@ -46,8 +60,24 @@ function(vuda_test name)
     add_executable(${name} ${ARG_SOURCES})
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
     target_link_libraries(${name} PRIVATE ${ARG_LIBS} vuda_warnings GTest::gtest GTest::gmock GTest::gtest_main Threads::Threads)
+    # The product is optimised; optimising GoogleTest's macros as well would nearly double the time that tests take to compile.
+    target_compile_options(${name} PRIVATE -O0)
     include(GoogleTest)
-    gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT})
+    # Programs that a test starts inherit its environment, so the suppressions are theirs too.
+    set(environment)
+    if(VUDA_SANITIZE MATCHES thread)
+        set(environment ENVIRONMENT TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp)
+    endif()
+    list(GET ARG_LABELS 0 label)
+    # The list of cases is made when ctest runs: a build does not wait for the programs it has linked.
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+                         PROPERTIES LABELS ${label} TIMEOUT ${ARG_TIMEOUT} ${environment})
+    if(NOT ARG_LABELS STREQUAL label)
+        # gtest_discover_tests would take the second label for the next property's name.
+        set(script ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
+        file(WRITE ${script} "if(${name}_TESTS)\n    set_tests_properties(\${${name}_TESTS} PROPERTIES LABELS \"${ARG_LABELS}\")\nendif()\n")
+        set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})
+    endif()
 endfunction()
 
 # vuda_fuzzer(NAME SOURCES ... LIBS ... CORPUS dir): a libFuzzer program; without clang the same sources are built with a

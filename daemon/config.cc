@@ -74,6 +74,17 @@ class Reader {
         out = *value;
     }
 
+    // An absolute path, or "" for none.
+    void path(const char* key, std::string& out) {
+        const toml::node* node = get(key);
+        if (node == nullptr) return;
+        const std::optional<std::string> value = node->value_exact<std::string>();
+        if (!value) return fail(*node, full(key), "must be a string");
+        if (value->find('\0') != std::string::npos || (!value->empty() && value->front() != '/') || value->ends_with('/'))
+            return fail(*node, full(key), "must be an absolute path, or empty");
+        out = *value;
+    }
+
     void choice(const char* key, std::string& out, bool (*valid)(std::string_view), const std::string& choices) {
         const toml::node* node = get(key);
         std::string value = out;
@@ -81,6 +92,18 @@ class Reader {
         if (node != nullptr && !error_ && !valid(value))
             return fail(*node, full(key), "'" + value + "' is not one of " + choices);
         out = value;
+    }
+
+    // A whole number counts as its text.
+    void choice_or_number(const char* key, std::string& out, bool (*valid)(std::string_view),
+                          const std::string& choices) {
+        const toml::node* node = get(key);
+        if (node == nullptr) return;
+        const std::optional<int64_t> number = node->value_exact<int64_t>();
+        if (!number && !node->is_string()) return fail(*node, full(key), "is not one of " + choices);
+        if (!number) return choice(key, out, valid, choices);
+        out = std::to_string(*number);
+        if (!valid(out)) fail(*node, full(key), out + " is not one of " + choices);
     }
 
     void flag(const char* key, bool& out) {
@@ -169,6 +192,8 @@ class Reader {
 };
 
 bool valid_preset(std::string_view name) { return valid_name(name); }
+bool valid_default_mode(std::string_view mode) { return mode == "auto" || mode == "intra-sm" || mode == "inter-sm"; }
+bool valid_default_quota(std::string_view quota) { return parse_quota(quota).has_value(); }
 
 }  // namespace
 
@@ -182,7 +207,9 @@ bool Config::operator==(const Config& other) const {
         return std::tie(c.control_socket, c.handle_socket, c.control_mode, c.handle_mode, c.log_level,
                         c.connections.total, c.connections.per_uid, s.sessions_per_uid, s.names_per_uid,
                         s.handles_per_uid, s.attach_default, s.attach_max, s.export_limit, s.turn_limit, s.attach.uids,
-                        s.attach.gids, c.sim, c.sim_preset);
+                        s.attach.gids, s.partition.mode, s.partition.quota.kind, s.partition.quota.tpcs,
+                        c.metrics_textfile, c.metrics_interval, c.sim,
+                        c.sim_preset);
     };
     return tie(*this) == tie(other);
 }
@@ -199,7 +226,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
     Config config;
     Settings& settings = config.settings;
     Reader reader(parsed, file);
-    reader.only_tables({"socket", "log", "access", "limits", "attach", "sim"});
+    reader.only_tables({"socket", "log", "access", "limits", "attach", "partition", "metrics", "sim"});
 
     reader.table("socket", {"control", "handles", "control_mode", "handles_mode"});
     reader.text("control", config.control_socket);
@@ -229,6 +256,18 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
     reader.time("max_ms", settings.attach_max, 10, 60'000);
     reader.time("export_ms", settings.export_limit, 10, 60'000);
     reader.time("turn_ms", settings.turn_limit, 10, 60'000);
+
+    std::string mode = "auto";
+    std::string quota = "none";
+    reader.table("partition", {"mode", "quota"});
+    reader.choice("mode", mode, valid_default_mode, "auto, intra-sm, inter-sm");
+    reader.choice_or_number("quota", quota, valid_default_quota, "auto, none, a number of TPCs from 1 to 256");
+    if (mode != "auto") settings.partition.mode = mode == "inter-sm" ? v1::MODE_INTER_SM : v1::MODE_INTRA_SM;
+    settings.partition.quota = parse_quota(quota).value_or(Quota{});
+
+    reader.table("metrics", {"textfile", "interval_ms"});
+    reader.path("textfile", config.metrics_textfile);
+    reader.time("interval_ms", config.metrics_interval, 1000, 3'600'000);
 
     reader.table("sim", {"enabled", "preset"});
     reader.flag("enabled", config.sim);

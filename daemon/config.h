@@ -24,6 +24,10 @@ struct Config {
     ConnectionLimits connections;
     Settings settings;
 
+    // Where the metrics are written now and then, an absolute path; empty: nowhere.
+    std::string metrics_textfile;
+    Milliseconds metrics_interval{15'000};
+
     bool sim = false;
     std::string sim_preset = "h200";
 

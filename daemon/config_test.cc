@@ -34,7 +34,7 @@ TEST(Config, TheShippedFileShowsEveryKeyWithItsDefault) {
     // Every key: the lists that the parser's own messages give.
     std::ifstream in(VUDA_SHIPPED_CONFIG);
     const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-    for (const char* table : {"socket", "log", "access", "limits", "attach", "sim"}) {
+    for (const char* table : {"socket", "log", "access", "limits", "attach", "partition", "metrics", "sim"}) {
         EXPECT_THAT(text, HasSubstr("\n[" + std::string(table) + "]\n"));
         std::string keys = error_of("[" + std::string(table) + "]\nzz = 1\n");
         keys = keys.substr(keys.find("here: ") + 6);
@@ -69,6 +69,9 @@ default_ms = 100
 max_ms = 200
 export_ms = 300
 turn_ms = 400
+[partition]
+mode = "inter-sm"
+quota = 24
 [sim]
 enabled = true
 preset = "rtx4090"
@@ -84,15 +87,20 @@ preset = "rtx4090"
     EXPECT_EQ(config->connections.per_uid, 9u);
     EXPECT_EQ(config->settings.handles_per_uid, 6u);
     EXPECT_EQ(config->settings.turn_limit, Milliseconds(400));
+    EXPECT_EQ(config->settings.partition.mode, v1::MODE_INTER_SM);
+    EXPECT_EQ(config->settings.partition.quota.tpcs, 24u);
     EXPECT_TRUE(config->sim);
     EXPECT_EQ(config->sim_preset, "rtx4090");
+    EXPECT_EQ(parse_config("[partition]\nquota = \"auto\"\nmode = \"auto\"\n", "x")->settings.partition.quota.kind,
+              Quota::Kind::kAutomatic);
 }
 
 TEST(Config, ErrorsNameFileLineAndKey) {
     EXPECT_EQ(error_of("[log]\n\nlevle = \"info\"\n"), "vudad.toml:3: log.levle: unknown key; known here: level");
     EXPECT_EQ(error_of("[logs]\n"),
-              "vudad.toml:1: logs: unknown; known here: socket, log, access, limits, attach, sim");
-    EXPECT_EQ(error_of("x = 1\n"), "vudad.toml:1: x: unknown; known here: socket, log, access, limits, attach, sim");
+              "vudad.toml:1: logs: unknown; known here: socket, log, access, limits, attach, partition, metrics, sim");
+    EXPECT_EQ(error_of("x = 1\n"),
+              "vudad.toml:1: x: unknown; known here: socket, log, access, limits, attach, partition, metrics, sim");
     EXPECT_EQ(error_of("log = 3\n"), "vudad.toml:1: log: must be a table, [log]");
     EXPECT_EQ(error_of("[log]\nlevel = 3\n"), "vudad.toml:2: log.level: must be a string");
     EXPECT_EQ(error_of("[log]\nlevel = \"loud\"\n"),
@@ -111,6 +119,14 @@ TEST(Config, ErrorsNameFileLineAndKey) {
               "vudad.toml:4: access.attach_uids: must be a whole number");
     EXPECT_EQ(error_of("[access]\nattach_gids = [4294967295]\n"),
               "vudad.toml:2: access.attach_gids: 4294967295 is outside 0 to 4294967294");
+    EXPECT_EQ(error_of("[partition]\nmode = \"sliced\"\n"),
+              "vudad.toml:2: partition.mode: 'sliced' is not one of auto, intra-sm, inter-sm");
+    EXPECT_EQ(error_of("[partition]\nquota = 0\n"),
+              "vudad.toml:2: partition.quota: 0 is not one of auto, none, a number of TPCs from 1 to 256");
+    EXPECT_EQ(error_of("[partition]\nquota = nan\n"),
+              "vudad.toml:2: partition.quota: is not one of auto, none, a number of TPCs from 1 to 256");
+    EXPECT_EQ(error_of("[partition]\nquota = \"half\"\n"),
+              "vudad.toml:2: partition.quota: 'half' is not one of auto, none, a number of TPCs from 1 to 256");
     EXPECT_EQ(error_of("[sim]\nenabled = 1\n"), "vudad.toml:2: sim.enabled: must be true or false");
 }
 
@@ -146,6 +162,20 @@ TEST(Config, ReloadTellsWhatItCannotChange) {
     wanted.handle_mode = 0;
     wanted.sim = true;
     EXPECT_THAT(needs_restart(Config{}, wanted), ElementsAre("socket.control", "socket.handles_mode", "sim.enabled"));
+}
+
+TEST(Config, MetricsTextfileIsAnAbsolutePath) {
+    const Result<Config> config =
+        parse_config("[metrics]\ntextfile = \"/run/vuda/m.prom\"\ninterval_ms = 60000\n", "x");
+    ASSERT_TRUE(config.ok()) << config.error().to_string();
+    EXPECT_EQ(config->metrics_textfile, "/run/vuda/m.prom");
+    EXPECT_EQ(config->metrics_interval, Milliseconds(60'000));
+    EXPECT_THAT(needs_restart(Config{}, *config), IsEmpty());
+    EXPECT_TRUE(parse_config("[metrics]\ntextfile = \"\"\n", "x").ok());
+    for (const char* bad : {"\"m.prom\"", "\"/run/vuda/\"", "7", "\"/a\\u0000b\""}) {
+        EXPECT_THAT(error_of(std::string("[metrics]\ntextfile = ") + bad + "\n"), HasSubstr("2: metrics.textfile")) << bad;
+    }
+    EXPECT_THAT(error_of("[metrics]\ninterval_ms = 999\n"), HasSubstr("metrics.interval_ms"));
 }
 
 }  // namespace

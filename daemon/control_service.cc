@@ -20,6 +20,13 @@ constexpr size_t kEventQueue = 1024;
 grpc::Status to_grpc(const Error& error) { return {static_cast<grpc::StatusCode>(error.code), error.to_string()}; }
 grpc::Status to_grpc(const Status& status) { return status.ok() ? grpc::Status::OK : to_grpc(status.error()); }
 
+template <typename Reply>
+Status keep(Result<Reply> made, Reply& out) {
+    if (!made) return made.error();
+    out = *std::move(made);
+    return {};
+}
+
 const Error kUnknownCaller{Code::kUnauthenticated, "the connection has ended", ""};
 const Error kStopping{Code::kUnavailable, "vudad is stopping", ""};
 
@@ -290,7 +297,7 @@ grpc::ServerUnaryReactor* ControlService::on_loop(grpc::CallbackServerContext* c
 grpc::ServerUnaryReactor* ControlService::not_offered(grpc::CallbackServerContext* call, const char* what) {
     grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
     reactor->Finish({grpc::StatusCode::UNIMPLEMENTED,
-                     std::string(what) + "; programs that share a TSG use all of the GPU that graphics leaves free"});
+                     std::string(what) + "; a split can be chosen by hand (vudactl mode, vudactl quota)"});
     return reactor;
 }
 
@@ -320,10 +327,7 @@ grpc::ServerUnaryReactor* ControlService::GetStatus(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* ControlService::Detach(grpc::CallbackServerContext* call, const v1::DetachRequest* request,
                                                  v1::DetachReply*) {
     return on_loop(call, [this, request](const Peer& peer) {
-        const Status done = context_.registry.detach(request->session_id(), peer);
-        spdlog::info("{} detaches session {}: {}", peer.describe(), request->session_id(),
-                     done ? "done" : done.error().text);
-        return done;
+        return context_.registry.detach(request->session_id(), peer);
     });
 }
 
@@ -348,14 +352,18 @@ grpc::ServerWriteReactor<v1::Event>* ControlService::Watch(grpc::CallbackServerC
     return stream.get();
 }
 
-grpc::ServerUnaryReactor* ControlService::SetMode(grpc::CallbackServerContext* call, const v1::SetModeRequest*,
-                                                  v1::SetModeReply*) {
-    return not_offered(call, "modes are not offered: this vudad has no partitioner");
+grpc::ServerUnaryReactor* ControlService::SetMode(grpc::CallbackServerContext* call,
+                                                  const v1::SetModeRequest* request, v1::SetModeReply* reply) {
+    return on_loop(call, [this, request, reply](const Peer& peer) {
+        return keep(context_.registry.set_mode(*request, {peer, peer.program, 0}), *reply);
+    });
 }
 
-grpc::ServerUnaryReactor* ControlService::SetQuota(grpc::CallbackServerContext* call, const v1::SetQuotaRequest*,
-                                                   v1::SetQuotaReply*) {
-    return not_offered(call, "quotas are not offered: this vudad has no partitioner");
+grpc::ServerUnaryReactor* ControlService::SetQuota(grpc::CallbackServerContext* call,
+                                                   const v1::SetQuotaRequest* request, v1::SetQuotaReply* reply) {
+    return on_loop(call, [this, request, reply](const Peer& peer) {
+        return keep(context_.registry.set_quota(*request, {peer, peer.program, 0}), *reply);
+    });
 }
 
 grpc::ServerUnaryReactor* ControlService::SetSlo(grpc::CallbackServerContext* call, const v1::SetSloRequest*,

@@ -30,7 +30,8 @@ struct World {
     explicit World(FdReaper& closer)
         : reaper(closer),
           registry(
-              Identity{"fuzz", "/h", v1::FEATURE_SHARE, true}, Settings{}, [this] { return now; },
+              Identity{"fuzz", "/h", v1::FEATURE_SHARE | v1::FEATURE_SHARED_PAGE | v1::FEATURE_QUOTA, true}, Settings{},
+              [this] { return now; },
               [this] {
                   Token token;
                   token.fill(++tokens);

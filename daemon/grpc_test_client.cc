@@ -51,17 +51,32 @@ int GrpcTestClient::detach(uint64_t session) {
     return impl_->stub->Detach(&call.context, request, &reply).error_code();
 }
 
+Result<v1::SetQuotaReply> GrpcTestClient::set_quota(const v1::SetQuotaRequest& request) {
+    Impl::Call call;
+    v1::SetQuotaReply reply;
+    const grpc::Status status = impl_->stub->SetQuota(&call.context, request, &reply);
+    if (!status.ok()) return Error{static_cast<Code>(status.error_code()), status.error_message(), ""};
+    return reply;
+}
+
+Result<v1::SetModeReply> GrpcTestClient::set_mode(const std::string& name, v1::Mode mode) {
+    Impl::Call call;
+    v1::SetModeRequest request;
+    request.set_name(name);
+    request.set_mode(mode);
+    v1::SetModeReply reply;
+    const grpc::Status status = impl_->stub->SetMode(&call.context, request, &reply);
+    if (!status.ok()) return Error{static_cast<Code>(status.error_code()), status.error_message(), ""};
+    return reply;
+}
+
 std::vector<std::string> GrpcTestClient::not_offered() {
     std::vector<std::string> texts;
     const auto keep = [&texts](const grpc::Status& status) {
         if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) texts.push_back(status.error_message());
     };
-    Impl::Call mode, quota, slo;
-    v1::SetModeReply mode_reply;
-    v1::SetQuotaReply quota_reply;
+    Impl::Call slo;
     v1::SetSloReply slo_reply;
-    keep(impl_->stub->SetMode(&mode.context, {}, &mode_reply));
-    keep(impl_->stub->SetQuota(&quota.context, {}, &quota_reply));
     keep(impl_->stub->SetSlo(&slo.context, {}, &slo_reply));
     return texts;
 }

@@ -20,7 +20,9 @@ class GrpcTestClient {
 
     v1::StatusReply status();
     std::string metrics();
-    int detach(uint64_t session);            // status code
+    int detach(uint64_t session);  // status code
+    Result<v1::SetQuotaReply> set_quota(const v1::SetQuotaRequest& request);
+    Result<v1::SetModeReply> set_mode(const std::string& name, v1::Mode mode);
     std::vector<std::string> not_offered();  // texts of the calls that answered UNIMPLEMENTED
 
  private:

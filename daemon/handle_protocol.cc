@@ -11,6 +11,7 @@ namespace vuda::daemon {
 
 std::vector<int> HandleProtocol::Output::fds() const {
     std::vector<int> out;
+    if (page) out.push_back(page->get());
     for (size_t i = first; i < first + count; ++i) out.push_back(set->items()[i].fd.get());
     return out;
 }
@@ -77,8 +78,10 @@ void HandleProtocol::on_first_frame(const v1::Frame& frame) {
             }
             phase_ = Phase::kSession;
             deadline_.reset();
+            const v1::Hello& hello = frame.client().hello();
             const Result<SessionId> session = context_.registry.open_session(
-                peer_, Transport::kFrames, frame.client().hello(), frame.client().id(), *this);
+                peer_, Transport::kFrames, hello, frame.client().id(), *this, make_page(hello));
+            page_.reset();
             if (!session) return offend("session-refused", session.error());
             session_ = *session;
             return;
@@ -102,6 +105,21 @@ void HandleProtocol::on_first_frame(const v1::Frame& frame) {
             return offend("bad-frame",
                           {Code::kFailedPrecondition, "a connection begins with Hello, a push or a pull", ""});
     }
+}
+
+// Null when the client wants none, or there is none to be had: splits and samples are then not for it, sharing is.
+std::unique_ptr<SessionPage> HandleProtocol::make_page(const v1::Hello& hello) {
+    if ((hello.features() & context_.registry.features() & v1::FEATURE_SHARED_PAGE) == 0) return nullptr;
+    Result<SessionPage::Made> made = SessionPage::make();
+    if (!made) {
+        if (const auto held = context_.log_limit.admit(peer_.uid, "no-page")) {
+            spdlog::warn("{} gets no session page: {} ({} more like this)", peer_.describe(),
+                         made.error().to_string(), *held);
+        }
+        return nullptr;
+    }
+    page_ = std::make_shared<const UniqueFd>(std::move(made->fd));
+    return std::move(made->page);
 }
 
 std::vector<UniqueFd> HandleProtocol::take_fds(size_t count) {
@@ -193,6 +211,8 @@ void HandleProtocol::send(const v1::ServerMessage& message) {
     v1::Frame frame;
     *frame.mutable_server() = message;
     enqueue(frame);
+    if (message.has_hello_reply() && message.hello_reply().page_bytes() > 0 && !output_.empty())
+        output_.back().page = std::move(page_);
 }
 
 void HandleProtocol::close(const Error& reason) {

@@ -47,6 +47,7 @@ class HandleProtocol final : private SessionSink {
     struct Output {
         std::string bytes;
         HandleSetPtr set;
+        std::shared_ptr<const UniqueFd> page;  // instead of a set: the session page
         size_t first = 0;
         size_t count = 0;
         size_t sent = 0;  // bytes the socket took; descriptors go with the first
@@ -94,6 +95,7 @@ class HandleProtocol final : private SessionSink {
     void on_frame(const std::string& body);
     void on_first_frame(const v1::Frame& frame);
     void on_push(const v1::HandleBundle& bundle);
+    std::unique_ptr<SessionPage> make_page(const v1::Hello& hello);
     void begin_pull(const v1::HandlePull& pull);
     void queue_bundle();
     void enqueue(const v1::Frame& frame);
@@ -118,6 +120,7 @@ class HandleProtocol final : private SessionSink {
     std::optional<TimePoint> deadline_;
 
     SessionId session_ = 0;
+    std::shared_ptr<const UniqueFd> page_;  // until HelloReply took it
     std::optional<PushTicket> push_;
     std::string push_token_;
     std::shared_ptr<HandleSet> pushed_;

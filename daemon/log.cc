@@ -13,6 +13,8 @@
 namespace vuda::daemon {
 namespace {
 
+bool to_journal = false;
+
 // systemd.exec(5): JOURNAL_STREAM is "device:inode" of the stream; a redirected stderr no longer matches.
 bool stderr_is_journal() {
     const char* stream = std::getenv("JOURNAL_STREAM");
@@ -27,7 +29,8 @@ bool stderr_is_journal() {
 
 void start_log(const std::string& level) {
     std::shared_ptr<spdlog::logger> logger;
-    if (stderr_is_journal()) {
+    to_journal = stderr_is_journal();
+    if (to_journal) {
         logger = std::make_shared<spdlog::logger>("vudad", std::make_shared<spdlog::sinks::systemd_sink_mt>("vudad"));
     } else {
         logger = std::make_shared<spdlog::logger>("vudad", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
@@ -38,6 +41,8 @@ void start_log(const std::string& level) {
     spdlog::set_default_logger(std::move(logger));
     set_log_level(level);
 }
+
+bool log_is_journal() { return to_journal; }
 
 void set_log_level(const std::string& level) { spdlog::set_level(spdlog::level::from_str(level)); }
 

@@ -9,5 +9,7 @@ namespace vuda::daemon {
 // vudad.toml.
 void start_log(const std::string& level);
 void set_log_level(const std::string& level);
+// Does the log go to the journal, where a record may have fields?
+bool log_is_journal();
 
 }  // namespace vuda::daemon

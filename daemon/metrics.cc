@@ -26,7 +26,9 @@ std::string escaped(std::string_view text, bool quotes) {
 void MetricsText::family(std::string_view name, Type type, std::string_view help) {
     name_ = name;
     text_ += "# HELP " + name_ + ' ' + escaped(help, false) + "\n# TYPE " + name_ +
-             (type == Type::kCounter ? " counter\n" : " gauge\n");
+             (type == Type::kCounter   ? " counter\n"
+              : type == Type::kSummary ? " summary\n"
+                                       : " gauge\n");
 }
 
 void MetricsText::sample(double value, Labels labels) {

@@ -15,7 +15,8 @@ namespace vuda::daemon {
 
 class MetricsText {
  public:
-    enum class Type { kCounter, kGauge };
+    // kSummary: samples with the label "quantile".
+    enum class Type { kCounter, kGauge, kSummary };
     using Labels = std::initializer_list<std::pair<std::string_view, std::string_view>>;
 
     // Starts a metric; its samples follow. `name` is ours and valid; counters end in _total.

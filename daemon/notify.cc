@@ -66,7 +66,8 @@ void Notify::stopping() { send("STOPPING=1\nSTATUS=Stopping", true); }
 
 void Notify::watchdog() { send("WATCHDOG=1", false); }
 
-Watchdog::Watchdog(boost::asio::io_context& loop, Notify& notify) : timer_(loop), notify_(notify) {
+Watchdog::Watchdog(boost::asio::io_context& loop, Notify& notify, Alive alive)
+    : timer_(loop), notify_(notify), alive_(std::move(alive)) {
     uint64_t usec = 0;
     if (::sd_watchdog_enabled(0, &usec) > 0) interval_ = std::chrono::microseconds(usec / 2);
 }
@@ -76,7 +77,7 @@ void Watchdog::start() {
 }
 
 void Watchdog::tick() {
-    notify_.watchdog();
+    if (!alive_ || alive_()) notify_.watchdog();
     timer_.expires_after(*interval_);
     timer_.async_wait([this](const boost::system::error_code& error) {
         if (!error) tick();

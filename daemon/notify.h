@@ -4,6 +4,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -31,9 +32,13 @@ class Notify {
 };
 
 // Pings from the loop that serves, at half the interval that the manager set: a loop that hangs sends none.
+//
+// `alive` is asked before each ping; while it says no, none is sent. For work beside the loop that must not stand still
+// unnoticed. Not given: the loop alone counts.
 class Watchdog {
  public:
-    Watchdog(boost::asio::io_context& loop, Notify& notify);
+    using Alive = std::function<bool()>;
+    Watchdog(boost::asio::io_context& loop, Notify& notify, Alive alive = {});
     void start();
     void stop() { timer_.cancel(); }
 
@@ -42,6 +47,7 @@ class Watchdog {
 
     boost::asio::steady_timer timer_;
     Notify& notify_;
+    Alive alive_;
     std::optional<std::chrono::microseconds> interval_;
 };
 

@@ -68,6 +68,25 @@ TEST_P(NotifyTest, WatchdogPingsFromTheLoopAndOnlyWhileItRuns) {
     EXPECT_EQ(manager_.next(0ms), std::nullopt);
 }
 
+TEST_P(NotifyTest, NoPingWhileWhatItWatchesStandsStill) {
+    ::setenv("WATCHDOG_USEC", "20000", 1);
+    ::setenv("WATCHDOG_PID", std::to_string(::getpid()).c_str(), 1);
+    boost::asio::io_context loop(1);
+    bool alive = true;
+    Watchdog watchdog(loop, notify_, [&] { return alive; });
+    watchdog.start();
+    EXPECT_EQ(manager_.next(), "WATCHDOG=1");
+    alive = false;
+    loop.run_one();
+    loop.run_one();
+    EXPECT_EQ(manager_.next(0ms), std::nullopt);
+    alive = true;
+    loop.run_one();
+    EXPECT_EQ(manager_.next(), "WATCHDOG=1");
+    watchdog.stop();
+    loop.run();
+}
+
 TEST_P(NotifyTest, NoWatchdogUnlessAsked) {
     boost::asio::io_context loop(1);
     Watchdog watchdog(loop, notify_);

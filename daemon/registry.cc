@@ -22,6 +22,21 @@ std::string who(const Peer& peer, const std::string& program) {
     return "pid " + std::to_string(peer.pid()) + " (" + program + "), uid " + std::to_string(peer.uid);
 }
 
+v1::Event event_of(const char* kind, std::string_view name, const Peer& by, SessionId session, TimePoint now) {
+    v1::Event event;
+    event.set_monotonic_us(
+        static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count()));
+    event.set_kind(kind);
+    event.set_name(std::string(name));
+    event.set_session_id(session);
+    v1::PeerInfo& peer = *event.mutable_peer();
+    peer.set_pid(static_cast<uint32_t>(by.pid()));
+    peer.set_uid(by.uid);
+    peer.set_gid(by.gid);
+    peer.set_program(by.program);
+    return event;
+}
+
 }  // namespace
 
 bool valid_name(std::string_view name) {
@@ -67,18 +82,17 @@ void Registry::reply_error(Session& session, uint64_t id, const Error& error) {
 
 void Registry::emit(const char* kind, std::string_view name, const Session& session, const Error* reason) {
     if (!hooks_.event) return;
-    v1::Event event;
-    event.set_monotonic_us(static_cast<uint64_t>(
-        std::chrono::duration_cast<std::chrono::microseconds>(clock_().time_since_epoch()).count()));
-    event.set_kind(kind);
-    event.set_name(std::string(name));
-    event.set_session_id(session.id);
-    v1::PeerInfo& peer = *event.mutable_peer();
-    peer.set_pid(static_cast<uint32_t>(session.peer.pid()));
-    peer.set_uid(session.peer.uid);
-    peer.set_gid(session.peer.gid);
-    peer.set_program(session.program);
+    v1::Event event = event_of(kind, name, session.peer, session.id, clock_());
+    event.mutable_peer()->set_program(session.program);
     if (reason != nullptr) *event.mutable_reason() = to_proto(*reason);
+    hooks_.event(event);
+}
+
+void Registry::emit_refused(const char* kind, std::string_view name, const Peer& peer, SessionId session,
+                            const Error& reason) {
+    if (!hooks_.event) return;
+    v1::Event event = event_of(kind, name, peer, session, clock_());
+    *event.mutable_reason() = to_proto(reason);
     hooks_.event(event);
 }
 
@@ -90,14 +104,16 @@ void Registry::update_deadline() {
 }
 
 Result<SessionId> Registry::open_session(const Peer& peer, Transport transport, const v1::Hello& hello,
-                                         uint64_t request_id, SessionSink& sink) {
+                                         uint64_t request_id, SessionSink& sink, std::unique_ptr<SessionPage> page) {
     const auto others = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
         return entry.second->peer.uid == peer.uid && entry.second->peer.process != peer.process;
     });
     if (static_cast<uint64_t>(others) >= settings_.sessions_per_uid) {
-        return Error{Code::kResourceExhausted,
-                     "uid " + std::to_string(peer.uid) + " has " + std::to_string(others) + " sessions, the limit",
-                     "raise [limits] sessions_per_uid in vudad.toml"};
+        const Error error{Code::kResourceExhausted,
+                          "uid " + std::to_string(peer.uid) + " has " + std::to_string(others) + " sessions, the limit",
+                          "raise [limits] sessions_per_uid in vudad.toml"};
+        emit_refused("session-refused", "", peer, 0, error);
+        return error;
     }
     replace_sessions_of(peer.process);
 
@@ -110,11 +126,14 @@ Result<SessionId> Registry::open_session(const Peer& peer, Transport transport, 
     session->client_version = clean_text(hello.client_version(), kProgramLimit);
     session->driver_version = clean_text(hello.driver_version(), kProgramLimit);
     session->features = identity_.features & hello.features();
+    session->page = std::move(page);
+    if (!session->page) session->features &= ~static_cast<uint64_t>(v1::FEATURE_SHARED_PAGE);
     session->since = clock_();
 
     v1::ServerMessage message;
     v1::HelloReply& answer = *message.mutable_hello_reply();
     answer.set_features(session->features);
+    if (session->page) answer.set_page_bytes(page::kPageBytes);
     answer.set_daemon_version(identity_.version);
     answer.set_session_id(session->id);
     answer.set_simulated(identity_.simulated);
@@ -178,6 +197,7 @@ void Registry::remove_tsg(const std::string& name, const Error& reason) {
     // Taken out first: what follows must not find the name any more.
     const std::unique_ptr<Tsg> tsg = std::move(found->second);
     tsgs_.erase(found);
+    close_split(*tsg);
     if (tsg->turn) fail_turn(*tsg, reason);
     for (const Waiter& waiter : tsg->queue) fail_waiter(waiter, *tsg, reason);
     for (const auto& [id, attached] : tsg->attached) {
@@ -185,6 +205,7 @@ void Registry::remove_tsg(const std::string& name, const Error& reason) {
         Session* session = find(id);
         if (session == nullptr) continue;
         session->reason = reason;
+        sync_page(*session);
         v1::ServerMessage message;
         *message.mutable_detach_command()->mutable_reason() = to_proto(reason);
         session->sink->send(message);
@@ -212,13 +233,15 @@ void Registry::receive(SessionId id, const v1::ClientMessage& message) {
         case v1::ClientMessage::kStateReport: on_state_report(*session, message.state_report()); break;
         case v1::ClientMessage::kExportRefused: on_export_refused(*session, message.export_refused()); break;
         case v1::ClientMessage::kExportCurrent: on_export_current(*session, message.export_current()); break;
+        case v1::ClientMessage::kPartitionReport:
+            on_partition_report(*session, message.id(), message.partition_report());
+            break;
+        case v1::ClientMessage::kSetMode: on_set_mode(*session, message.id(), message.set_mode()); break;
+        case v1::ClientMessage::kSetQuota: on_set_quota(*session, message.id(), message.set_quota()); break;
         case v1::ClientMessage::kHello:
             reply_error(*session, message.id(),
                         {Code::kFailedPrecondition, "Hello was said already in this session", ""});
             break;
-        case v1::ClientMessage::kPartitionReport:
-        case v1::ClientMessage::kSetMode:
-        case v1::ClientMessage::kSetQuota:
         case v1::ClientMessage::BODY_NOT_SET:
             // A newer client: it is told, and the session goes on.
             reply_error(*session, message.id(),
@@ -229,7 +252,10 @@ void Registry::receive(SessionId id, const v1::ClientMessage& message) {
 }
 
 void Registry::on_register(Session& session, uint64_t id, const v1::RegisterRequest& request) {
-    const auto refuse = [&](Error error) { reply_error(session, id, error); };
+    const auto refuse = [&](const Error& error) {
+        emit("register-refused", valid_name(request.name()) ? request.name() : "", session, &error);
+        reply_error(session, id, error);
+    };
     if (!valid_name(request.name())) {
         return refuse({Code::kInvalidArgument, "'" + clean_text(request.name(), 64) + "' is not a valid name",
                        "1 to 64 of A-Z a-z 0-9 . _ - and neither '.' nor '-' first"});
@@ -290,6 +316,8 @@ void Registry::on_register(Session& session, uint64_t id, const v1::RegisterRequ
     if (session.state == v1::SHARING_STATE_FAULTED) session.state = v1::SHARING_STATE_IDLE;
     ++counters_.registrations;
     emit("register", request.name(), session);
+    open_split(kept);
+    settle_claims(kept);
     v1::ServerMessage message;
     message.mutable_register_reply();
     reply(session, id, std::move(message));
@@ -312,9 +340,8 @@ void Registry::on_state_report(Session& session, const v1::StateReport& report) 
     if (report.has_reason()) reason = from_proto(report.reason());
     switch (report.state()) {
         case v1::SHARING_STATE_IDLE:
-        case v1::SHARING_STATE_UNSHARED:
-        // Channels that were moved in an earlier life of this daemon; how many and where, only that one knew.
-        case v1::SHARING_STATE_SHARING: break;
+        case v1::SHARING_STATE_UNSHARED: break;
+        case v1::SHARING_STATE_SHARING: claim_share(session, report); break;
         case v1::SHARING_STATE_FAULTED:
             ++counters_.faults;
             // Only the owner's word closes the name: an attacher could lie to keep others out.
@@ -331,17 +358,23 @@ void Registry::on_state_report(Session& session, const v1::StateReport& report) 
             break;
         default: return;  // the registry knows the others better than the client
     }
+    if (report.state() != v1::SHARING_STATE_SHARING && session.tsg == 0) leave_tsg(session);
     session.state = report.state();
     session.reason = std::move(reason);
+    // CUDA in the renderer's own process shares from now on, or no longer.
+    if (const auto owned = tsgs_.find(session.owned); owned != tsgs_.end()) refresh_split(*owned->second, &session);
+    sync_page(session);
 }
 
 Status Registry::detach(SessionId id, const Peer& caller) {
     Session* session = find(id);
     if (session == nullptr) return Error{Code::kNotFound, "no session " + std::to_string(id), "see vudactl status"};
     if (!may_control(caller, session->peer)) {
-        return Error{Code::kPermissionDenied,
-                     "session " + std::to_string(id) + " belongs to uid " + std::to_string(session->peer.uid),
-                     "only that user and root may detach it"};
+        const Error error{Code::kPermissionDenied,
+                          "session " + std::to_string(id) + " belongs to uid " + std::to_string(session->peer.uid),
+                          "only that user and root may detach it"};
+        emit_refused("detach-refused", session->split_name(), caller, id, error);
+        return error;
     }
     const Error reason{Code::kCancelled, "detached by uid " + std::to_string(caller.uid), ""};
     if (const auto waits = tsgs_.find(session->pending); waits != tsgs_.end()) {
@@ -422,6 +455,7 @@ void Registry::fill_status(v1::StatusReply& out) const {
         info.set_since_ms(age(tsg->since));
         for (const uid_t uid : tsg->allow.uids) info.add_allow_uids(uid);
         for (const gid_t gid : tsg->allow.gids) info.add_allow_gids(gid);
+        fill_split(*tsg, info);
     }
     for (const auto& [id, session] : sessions_) {
         v1::SessionInfo& info = *out.add_sessions();
@@ -441,6 +475,7 @@ void Registry::fill_status(v1::StatusReply& out) const {
         info.set_driver_version(session->driver_version);
         info.set_transport(session->transport == Transport::kFrames ? "frames" : "grpc");
         info.set_since_ms(age(session->since));
+        fill_split(*session, info);
     }
 }
 

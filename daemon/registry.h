@@ -21,13 +21,16 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/uuid.h"
 #include "daemon/access.h"
 #include "daemon/clock.h"
 #include "daemon/handle_set.h"
+#include "daemon/partition.h"
 #include "daemon/peer.h"
+#include "daemon/session_page.h"
 #include "daemon/token.h"
 #include "vuda/v1/control.pb.h"
 #include "vuda/v1/session.pb.h"
@@ -66,6 +69,8 @@ struct Settings {
     Milliseconds turn_limit{2000};      // attacher: AttachReply to AttachDone
 
     AllowList attach;  // who may attach to any name, whatever its owner said
+
+    PartitionSettings partition;
 };
 
 // What HelloReply says.
@@ -85,6 +90,7 @@ struct Counters {
     uint64_t tokens_refused = 0;
     uint64_t faults = 0;         // StateReport FAULTED
     uint64_t attach_us_sum = 0;  // of AttachDone.attach_us with SHARING
+    uint64_t splits = 0;         // changes of what compute may use
 };
 
 // What a push may bring.
@@ -112,12 +118,13 @@ class Registry {
 
     void set_settings(const Settings& settings) { settings_ = settings; }
     const Settings& settings() const { return settings_; }
+    uint64_t features() const { return identity_.features; }
 
     // A process connected and said Hello. An older session of the same process is closed and replaced: after execve the
     // process is the same and its former program is gone. `sink` must outlive the session, i.e. stay valid until
-    // close_session() or its close().
+    // close_session() or its close(). `page`: the one that goes with HelloReply; null when none does.
     Result<SessionId> open_session(const Peer& peer, Transport transport, const v1::Hello& hello, uint64_t request_id,
-                                   SessionSink& sink);
+                                   SessionSink& sink, std::unique_ptr<SessionPage> page = nullptr);
     // Any message but Hello.
     void receive(SessionId session, const v1::ClientMessage& message);
     // The connection or the process ended. Unknown ids are ignored (the session may have been replaced).
@@ -133,6 +140,30 @@ class Registry {
 
     // Operator's request: tells the session to stop sharing; withdraws the names it owns.
     Status detach(SessionId session, const Peer& caller);
+
+    // Who changes a split: a session (its own request), or an operator (session 0).
+    struct Writer {
+        Peer peer;
+        std::string program;
+        SessionId session = 0;
+    };
+    // The later of two writers wins; its note and the event "partition" name what it replaced. Errors: session.proto.
+    Result<v1::SetModeReply> set_mode(const v1::SetModeRequest& request, const Writer& by);
+    Result<v1::SetQuotaReply> set_quota(const v1::SetQuotaRequest& request, const Writer& by);
+    // Decides every split anew, after set_settings().
+    void refresh_splits();
+
+    // Takes timing samples out of the sessions' pages. Call it every kDrainInterval while has_pages().
+    static constexpr Milliseconds kDrainInterval{100};
+    bool has_pages() const;
+    void drain_pages();
+    struct Samples {
+        SessionId session = 0;
+        std::string name;  // TSG that it owns or shares; may be empty
+        page::SampleKind kind = page::SampleKind::kFrame;
+        SampleSummary summary;
+    };
+    std::vector<Samples> samples() const;
 
     std::optional<TimePoint> next_deadline() const;
     void expire();
@@ -151,6 +182,7 @@ class Registry {
     struct Tsg;
     struct Waiter;
     struct Turn;
+    struct NamedSplit;
 
     Session* find(SessionId id);
     Tsg* find_turn(uint64_t serial);
@@ -164,6 +196,8 @@ class Registry {
     void reply(Session& session, uint64_t id, v1::ServerMessage message);
     void reply_error(Session& session, uint64_t id, const Error& error);
     void emit(const char* kind, std::string_view name, const Session& session, const Error* reason = nullptr);
+    // A refusal of somebody who has no session, or of what it asks about another's.
+    void emit_refused(const char* kind, std::string_view name, const Peer& peer, SessionId session, const Error& reason);
     void update_deadline();
 
     // registry_attach.cc
@@ -182,6 +216,28 @@ class Registry {
     void fail_waiter(const Waiter& waiter, const Tsg& tsg, const Error& error);
     void leave_tsg(Session& session);
 
+    // registry_partition.cc
+    template <typename Visit>
+    void each_sharer(Tsg& tsg, Visit visit);
+    NamedSplit& split_of(const Tsg& tsg);
+    void open_split(Tsg& tsg);
+    void close_split(const Tsg& tsg);
+    SplitFacts split_facts(Tsg& tsg);
+    void refresh_split(Tsg& tsg, const Session* cause);
+    void sync_page(Session& session);
+    void emit_split(const Tsg& tsg, const Peer& by, const std::string& program, SessionId session);
+    void on_partition_report(Session& session, uint64_t id, const v1::PartitionReport& report);
+    void on_set_mode(Session& session, uint64_t id, v1::SetModeRequest request);
+    void on_set_quota(Session& session, uint64_t id, v1::SetQuotaRequest request);
+    Result<Tsg*> splittable(const std::string& name, const Peer& caller);
+    std::string grant_wish(Tsg& tsg, SplitWish wish, const Writer& by);
+    void fill_split(const Tsg& tsg, v1::TsgInfo& out) const;
+    void fill_split(const Session& session, v1::SessionInfo& out) const;
+
+    // registry_resume.cc
+    void claim_share(Session& session, const v1::StateReport& report);
+    void settle_claims(Tsg& tsg);
+
     Identity identity_;
     Settings settings_;
     Clock clock_;
@@ -190,6 +246,9 @@ class Registry {
     Counters counters_;
     std::map<SessionId, std::unique_ptr<Session>> sessions_;
     std::map<std::string, std::unique_ptr<Tsg>, std::less<>> tsgs_;
+    std::map<std::string, NamedSplit, std::less<>> splits_;
+    uint64_t last_generation_ = 0;  // of all splits: a program that goes from name to name sees it rise
+    SessionId last_drained_ = 0;
     SessionId last_session_ = 0;
     uint64_t last_tsg_ = 0;
     uint64_t last_turn_ = 0;

@@ -11,7 +11,7 @@ namespace {
 
 std::string ms_text(Milliseconds time) { return std::to_string(time.count()) + " ms"; }
 
-std::string who(const Peer& peer, const std::string& program) {
+std::string pid_and_program(const Peer& peer, const std::string& program) {
     return "pid " + std::to_string(peer.pid()) + " (" + program + ")";
 }
 
@@ -140,6 +140,7 @@ Result<PushTicket> Registry::begin_push(std::string_view token, const Peer& peer
     const Result<Grant> grant = tokens_.redeem(token, Grant::Purpose::kPush, peer, clock_());
     if (!grant) {
         ++counters_.tokens_refused;
+        emit_refused("token-refused", "", peer, 0, grant.error());
         return grant.error();
     }
     const Tsg* tsg = find_turn(grant->turn);
@@ -191,6 +192,7 @@ void Registry::hand_over(Tsg& tsg) {
     turn.deadline = clock_() + settings_.turn_limit;
     turn.token =
         tokens_.issue({Grant::Purpose::kPull, session->peer.process, session->peer.uid, turn.deadline, turn.serial});
+    refresh_split(tsg, session);  // in force before its first launch
     v1::ServerMessage message;
     v1::AttachReply& answer = *message.mutable_attach_reply();
     answer.set_token(token_bytes(turn.token));
@@ -243,6 +245,7 @@ Result<PullTicket> Registry::redeem_pull(std::string_view token, const Peer& pee
     const Result<Grant> grant = tokens_.redeem(token, Grant::Purpose::kPull, peer, clock_());
     if (!grant) {
         ++counters_.tokens_refused;
+        emit_refused("token-refused", "", peer, 0, grant.error());
         return grant.error();
     }
     const Tsg* tsg = find_turn(grant->turn);
@@ -308,6 +311,8 @@ void Registry::on_attach_done(Session& session, uint64_t id, const v1::AttachDon
         ++counters_.attach_failures;
         emit("attach-failed", name, session, &error);
     }
+    if (tsg != nullptr) refresh_split(*tsg, &session);
+    sync_page(session);
     v1::ServerMessage message;
     message.mutable_attach_done_reply();
     reply(session, id, std::move(message));
@@ -330,6 +335,8 @@ void Registry::leave_tsg(Session& session) {
     session.tsg = 0;
     session.attached_name.clear();
     session.channels_moved = session.veid = session.control_buffers = session.attach_us = 0;
+    session.claim.reset();
+    sync_page(session);
 }
 
 void Registry::fail_waiter(const Waiter& waiter, const Tsg& tsg, const Error& error) {
@@ -354,6 +361,7 @@ void Registry::fail_turn(Tsg& tsg, const Error& error) {
     session->overdue = Session::Overdue{tsg.name, tsg.id, turn.waiter.channels};
     session->reason = error;
     if (session->tsg == 0) session->state = v1::SHARING_STATE_UNSHARED;
+    sync_page(*session);
     ++counters_.attach_failures;
     emit("attach-failed", tsg.name, *session, &error);
 }
@@ -376,8 +384,8 @@ void Registry::expire() {
         if (tsg.turn) {
             const Session* holder = find(tsg.turn->waiter.session);
             blame = tsg.turn->phase == Turn::Phase::kExport || holder == nullptr
-                        ? "; the owner, " + who(owner.peer, owner.program) + ", is being asked for its TSG"
-                        : "; " + who(holder->peer, holder->program) + " is still attaching";
+                        ? "; the owner, " + pid_and_program(owner.peer, owner.program) + ", is being asked for its TSG"
+                        : "; " + pid_and_program(holder->peer, holder->program) + " is still attaching";
         }
         for (const Waiter& waiter : late) {
             fail_waiter(waiter, tsg, {Code::kDeadlineExceeded, "no turn on '" + tsg.name + "' in time" + blame, ""});
@@ -388,7 +396,7 @@ void Registry::expire() {
                     // Handles of an earlier export may be at hand, but not those of buffers made since, and one missing
                     // control buffer faults the whole TSG, renderer included: running unshared is the better outcome.
                     ? Error{Code::kDeadlineExceeded,
-                            "the owner of '" + tsg.name + "', " + who(owner.peer, owner.program) +
+                            "the owner of '" + tsg.name + "', " + pid_and_program(owner.peer, owner.program) +
                                 ", did not hand over its TSG within " + ms_text(settings_.export_limit),
                             "is it stopped or in a debugger?"}
                     : Error{Code::kDeadlineExceeded,

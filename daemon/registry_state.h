@@ -43,6 +43,24 @@ struct Registry::Session {
         uint32_t channels = 0;
     };
     std::optional<Overdue> overdue;
+    // What a program said that attached to an earlier life of this daemon. Its channels count once the name is there.
+    struct Claim {
+        std::string name;
+        uint32_t channels = 0;
+        TimePoint until;
+    };
+    std::optional<Claim> claim;
+
+    // The split, as far as this process can follow it.
+    std::unique_ptr<SessionPage> page;
+    v1::Backend backend = v1::BACKEND_UNSPECIFIED;
+    std::optional<Error> backend_reason;
+    v1::Topology topology;
+
+    // As owner: keeps to the split for all who share (SCG methods, on a channel of its own), or has CUDA that shares.
+    bool splits_its_tsg() const { return backend == v1::BACKEND_SCG || state == v1::SHARING_STATE_SHARING; }
+    // The name whose split is meant when this process names none.
+    const std::string& split_name() const { return attached_name.empty() ? owned : attached_name; }
 
     v1::SharingState shown_state() const {
         if (tsg != 0 && state != v1::SHARING_STATE_FAULTED) return v1::SHARING_STATE_SHARING;
@@ -71,6 +89,19 @@ struct Registry::Turn {
     Phase phase = Phase::kExport;
     Token token{};
     TimePoint deadline;
+};
+
+// Kept by name until the daemon ends, so that a renderer that comes back finds what was chosen for it.
+struct Registry::NamedSplit {
+    uid_t uid = 0;
+    Uuid gpu;
+    SplitWish wish;
+    Split split;
+    uint64_t generation = 0;  // of `split`; 0: the split was never anything but the default of a page
+    v1::Topology topology;    // empty: unknown
+    bool backend = false;     // a program that shares can follow a split, or the last one could
+    std::string writer;       // who chose last; empty: nobody
+    TimePoint used;
 };
 
 struct Registry::Tsg {

@@ -1,13 +1,16 @@
 #include "daemon/server.h"
 
+#include <grp.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <array>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <optional>
 #include <utility>
 
+#include "daemon/audit.h"
 #include "daemon/driver_facts.h"
 #include "daemon/event_hub.h"
 #include "daemon/frame_server.h"
@@ -15,26 +18,29 @@
 #include "daemon/log.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
+#include "daemon/partition_metrics.h"
 #include "daemon/sim_process.h"
+#include "daemon/textfile.h"
 
 namespace vuda::daemon {
 namespace {
 
-constexpr uint64_t kFeatures = v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH;
+constexpr uint64_t kFeatures =
+    v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH | v1::FEATURE_SHARED_PAGE | v1::FEATURE_QUOTA;
+
+// The group is looked up once a start and reload: a look-up may ask the network.
+Settings with_admins(Settings settings) {
+    std::array<char, 4096> buffer;
+    group entry{};
+    group* found = nullptr;
+    if (::getgrnam_r(kPartitionAdmins, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr)
+        settings.partition.admin_group = found->gr_gid;
+    return settings;
+}
 
 std::string sim_socket_for(const Config& config) {
     if (!config.sim) return "";
     return config.control_socket.substr(0, config.control_socket.rfind('/') + 1) + "sim.sock";
-}
-
-// The audit log: one line for each thing that changes who shares with whom.
-void log_event(const v1::Event& event) {
-    const bool failed = event.kind() == "attach-failed" || event.kind() == "faulted";
-    const bool quiet = event.kind() == "session-open" || event.kind() == "session-close";
-    const auto level = failed ? spdlog::level::warn : quiet ? spdlog::level::debug : spdlog::level::info;
-    spdlog::log(level, "{}{}{} session {} pid {} ({}) uid {}{}{}", event.kind(), event.name().empty() ? "" : " ",
-                event.name(), event.session_id(), event.peer().pid(), event.peer().program(), event.peer().uid(),
-                event.has_reason() ? ": " : "", event.reason().text());
 }
 
 }  // namespace
@@ -47,13 +53,19 @@ struct Server::Impl {
           started(std::chrono::steady_clock::now()),
           log_limit(steady_clock()),
           event_log_limit(steady_clock()),
+          split_log_limit(steady_clock(), std::chrono::seconds(1)),
           deadline(io),
+          drain(io),
+          textfile_timer(io),
           watchdog(io, notify) {}
 
     Status bind(std::optional<Listener>& out, const char* name, const std::string& path, uint32_t mode) {
         UniqueFd passed = pick_socket(options.passed, name, path);
         Result<Listener> listener = passed ? Listener::adopt(std::move(passed)) : Listener::bind(path, mode);
         if (!listener) return listener.error();
+        if (listener->path() != path)
+            spdlog::warn("the {} socket is {}, from the service manager, and not {} of the configuration", name,
+                         listener->path(), path);
         out.emplace(*std::move(listener));
         return {};
     }
@@ -67,11 +79,39 @@ struct Server::Impl {
         });
     }
 
+    // While a process has a page. Events of its own accord are none of the timer's business.
+    void drain_later() {
+        if (draining || stopping || !registry->has_pages()) return;
+        draining = true;
+        drain.expires_after(Registry::kDrainInterval);
+        drain.async_wait([this](const boost::system::error_code& error) {
+            draining = false;
+            if (error || !registry) return;
+            registry->drain_pages();
+            drain_later();
+        });
+    }
+
+    // The folder may hang: a thread of its own writes, and only where a file is wanted is there one.
+    void write_textfile_later(Milliseconds pause) {
+        textfile_timer.cancel();
+        const std::string& path = options.config.metrics_textfile;
+        if (path.empty() || stopping) return;
+        if (!textfile) textfile.emplace();
+        textfile_timer.expires_after(pause);
+        textfile_timer.async_wait([this](const boost::system::error_code& error) {
+            if (error || stopping || !textfile) return;
+            textfile->write(options.config.metrics_textfile, metrics());
+            write_textfile_later(options.config.metrics_interval);
+        });
+    }
+
     void say_ready() {
         const std::string text = status_text();
         spdlog::info("vudad {} serves {} and {}", VUDA_VERSION, control->path(), handles->path());
         notify.ready(text);
         watchdog.start();
+        write_textfile_later(Milliseconds(0));
         if (on_ready) on_ready();
     }
 
@@ -137,6 +177,11 @@ struct Server::Impl {
         one("vuda_faults_total", kCounter, "TSG faults that programs reported.", static_cast<double>(count.faults));
         one("vuda_tokens_refused_total", kCounter, "Transfers with a token that was wrong, used, or another's.",
             static_cast<double>(count.tokens_refused));
+        one("vuda_split_changes_total", kCounter, "Changes of what compute may use.",
+            static_cast<double>(count.splits));
+        v1::StatusReply status;
+        registry->fill_status(status);
+        add_partition_metrics(text, status, registry->samples());
         one("vuda_protocol_errors_total", kCounter, "Connections ended because the peer broke the protocol.",
             static_cast<double>(protocol_errors));
         return std::move(text).take();
@@ -144,11 +189,14 @@ struct Server::Impl {
 
     void on_event(const v1::Event& event) {
         // What an ordinary client can cause as often as it likes must not fill the journal.
-        const bool repeated = event.kind() == "attach-failed" || event.kind() == "faulted";
+        const std::string& kind = event.kind();
+        const bool repeated =
+            kind == "attach-failed" || kind == "faulted" || kind == "partition" || kind.ends_with("-refused");
         if (!repeated) {
-            log_event(event);
-        } else if (const auto held = event_log_limit.admit(event.peer().uid(), event.kind().c_str())) {
-            log_event(event);
+            audit(event);
+        } else if (const auto held = (kind == "partition" ? split_log_limit : event_log_limit)
+                                         .admit(event.peer().uid(), kind.c_str())) {
+            audit(event);
             if (*held > 0)
                 spdlog::warn("{} more {} events of uid {} were not logged", *held, event.kind(), event.peer().uid());
         }
@@ -159,6 +207,7 @@ struct Server::Impl {
             boost::asio::post(loop, [this] {
                 status_due = false;
                 if (!stopping && ready) notify.status(status_text());
+                drain_later();
             });
         }
     }
@@ -169,10 +218,15 @@ struct Server::Impl {
     const TimePoint started;
     RateLimiter log_limit;
     RateLimiter event_log_limit;
+    RateLimiter split_log_limit;  // what a person does is logged, what a loop does is counted
     EventHub hub;
     FdReaper reaper;
     uint64_t protocol_errors = 0;
     boost::asio::steady_timer deadline;
+    boost::asio::steady_timer drain;
+    bool draining = false;
+    boost::asio::steady_timer textfile_timer;
+    std::optional<TextfileWriter> textfile;
     Notify notify;
     Watchdog watchdog;
     std::function<void()> on_ready;
@@ -207,7 +261,7 @@ Status Server::start(std::function<void()> ready, std::function<void(const Error
     }
     im.options.passed.clear();
 
-    im.registry.emplace(Identity{VUDA_VERSION, im.handles->path(), kFeatures, config.sim}, config.settings,
+    im.registry.emplace(Identity{VUDA_VERSION, im.handles->path(), kFeatures, config.sim}, with_admins(config.settings),
                         steady_clock(), random_token,
                         Registry::Hooks{[&im](const v1::Event& event) { im.on_event(event); },
                                         [&im](std::optional<TimePoint> when) { im.arm(when); }});
@@ -253,13 +307,19 @@ void Server::reload(const Config& config) {
     for (const std::string& key : needs_restart(im.options.config, config)) {
         spdlog::warn("{} changed; that takes effect at the next start", key);
     }
-    im.registry->set_settings(config.settings);
+    im.registry->set_settings(with_admins(config.settings));
+    im.registry->refresh_splits();
     im.frames->set_limits(config.connections);
     im.grpc->set_limits(config.connections);
     set_log_level(config.log_level);
     im.options.config.settings = config.settings;
     im.options.config.connections = config.connections;
     im.options.config.log_level = config.log_level;
+    if (im.textfile && im.options.config.metrics_textfile != config.metrics_textfile)
+        im.textfile->remove(im.options.config.metrics_textfile);
+    im.options.config.metrics_textfile = config.metrics_textfile;
+    im.options.config.metrics_interval = config.metrics_interval;
+    if (im.ready) im.write_textfile_later(Milliseconds(0));
     spdlog::info("configuration reloaded");
     im.notify.ready(im.status_text());
 }
@@ -269,11 +329,14 @@ void Server::stop(std::function<void()> done) {
     if (std::exchange(im.stopping, true)) return;
     im.notify.stopping();
     im.watchdog.stop();
+    im.textfile_timer.cancel();
+    if (im.textfile) im.textfile->remove(im.options.config.metrics_textfile);
     im.frames->stop();
     im.sim.reset();
     im.grpc->stop([this, done = std::move(done)] {
         Impl& server = *impl_;
         server.deadline.cancel();
+        server.drain.cancel();
         server.control.reset();
         server.handles.reset();
         spdlog::info("vudad stopped");

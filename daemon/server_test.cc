@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <boost/asio/post.hpp>
@@ -12,6 +13,7 @@
 #include <thread>
 
 #include "daemon/grpc_test_client.h"
+#include "daemon/partition_testing.h"
 #include "daemon/test_support.h"
 
 namespace vuda::daemon {
@@ -513,6 +515,54 @@ TEST_F(ServerTest, WatchTellsWhatHappens) {
     EXPECT_EQ(event->peer().pid(), 1u);
 }
 
+TEST_F(ServerTest, RefusalsAreEventsToo) {
+    start([](ServerOptions& options) { options.config.settings.sessions_per_uid = 1; });
+    GrpcTestClient control(dir_.file("c"), {50, 0});
+    GrpcTestWatch watch(control);
+    const auto next = [&watch](const char* kind) -> v1::Event {
+        while (auto event = watch.next()) {
+            if (event->kind() == kind) return *event;
+        }
+        ADD_FAILURE() << "no event " << kind;
+        return {};
+    };
+    FrameClient owner = client(1);
+    ASSERT_TRUE(owner.open().ok());
+    EXPECT_FALSE(owner.register_name("no/name")->has_register_reply());
+    const v1::Event bad = next("register-refused");
+    EXPECT_EQ(bad.peer().pid(), 1u);
+    EXPECT_EQ(bad.name(), "");
+    EXPECT_EQ(bad.reason().code(), 3u);
+
+    FrameClient second = client(2);
+    EXPECT_FALSE(second.open().ok());
+    EXPECT_EQ(next("session-refused").reason().code(), 8u);
+
+    ASSERT_TRUE(owner.register_name("game")->has_register_reply());
+    GrpcTestClient stranger(dir_.file("c"), {7, 1001});
+    EXPECT_EQ(stranger.detach(owner.session()), 7);
+    const v1::Event detach = next("detach-refused");
+    EXPECT_EQ(detach.name(), "game");
+    EXPECT_EQ(detach.peer().uid(), 1001u);
+    EXPECT_EQ(detach.session_id(), owner.session());
+}
+
+TEST_F(ServerTest, MetricsAreWrittenToTheFileWhileItRuns) {
+    const std::string path = dir_.file("vuda.prom");
+    start([&](ServerOptions& options) {
+        options.config.metrics_textfile = path;
+        options.config.metrics_interval = 1s;
+    });
+    EXPECT_TRUE(eventually([&] { return ::access(path.c_str(), F_OK) == 0; }));
+    Config elsewhere;
+    elsewhere.metrics_textfile = dir_.file("other.prom");
+    on_loop([&] { server_->reload(elsewhere); });
+    EXPECT_TRUE(eventually([&] { return ::access(elsewhere.metrics_textfile.c_str(), F_OK) == 0; }));
+    EXPECT_TRUE(eventually([&] { return ::access(path.c_str(), F_OK) != 0; }));
+    stop();
+    EXPECT_NE(::access(elsewhere.metrics_textfile.c_str(), F_OK), 0);
+}
+
 TEST_F(ServerTest, DetachAskedByOthersIsRefused) {
     start();
     FrameClient owner = client(1, 1000);
@@ -525,12 +575,94 @@ TEST_F(ServerTest, DetachAskedByOthersIsRefused) {
     EXPECT_EQ(owner.receive()->detach_command().reason().code(), 1u);
 }
 
-TEST_F(ServerTest, QuotaModeAndSloSayThatTheyAreNotOffered) {
+TEST_F(ServerTest, SloSaysThatItIsNotOffered) {
     start();
     GrpcTestClient control(dir_.file("c"));
     for (const std::string& text : control.not_offered())
         EXPECT_THAT(text, HasSubstr("not offered: this vudad has no")) << text;
-    EXPECT_EQ(control.not_offered().size(), 3u);
+    EXPECT_EQ(control.not_offered().size(), 1u);
+}
+
+// The page travels with HelloReply; a quota from the control socket is in it at once, samples come back through it.
+TEST_F(ServerTest, SplitsAndSamplesGoThroughThePage) {
+    start();
+    FrameClient owner = client(1);
+    FrameClient cuda = client(2);
+    owner.set_features(~uint64_t{0});
+    cuda.set_features(~uint64_t{0});
+    ASSERT_TRUE(owner.open().ok());
+    const Result<v1::HelloReply> hello = cuda.open();
+    ASSERT_TRUE(hello.ok());
+    ASSERT_EQ(hello->page_bytes(), page::kPageBytes);
+    Result<std::vector<UniqueFd>> fds = cuda.take_fds(1);
+    ASSERT_TRUE(fds.ok()) << fds.error().to_string();
+    Result<page::PageMapping> mapped = page::PageMapping::of_received(fds->front().get(), hello->page_bytes());
+    ASSERT_TRUE(mapped.ok()) << mapped.error().to_string();
+    fds->clear();
+    page::Page& page = **mapped;
+
+    ASSERT_TRUE(owner.register_name("game").ok());
+    const Result<std::string> ahead = owner.export_token();
+    ASSERT_TRUE(ahead.ok());
+    ASSERT_TRUE(owner.push(*ahead, 2, "game").ok());
+    share(owner, cuda, "game", 2);
+    ASSERT_TRUE(cuda.send(partition_report(v1::BACKEND_QMD_MASK, partition::testing::h200())).ok());
+    GrpcTestClient control(dir_.file("c"));
+    GrpcTestWatch watch(control);
+    ASSERT_TRUE(eventually([&] {
+        page::Split split;
+        return page::read_split(page.daemon, split) && split.applied_tpcs == 64;
+    }));
+
+    v1::SetQuotaRequest request;
+    request.set_name("game");
+    request.set_tpcs(16);
+    const Result<v1::SetQuotaReply> reply = control.set_quota(request);
+    ASSERT_TRUE(reply.ok()) << reply.error().to_string();
+    page::Split split;
+    ASSERT_TRUE(page::read_split(page.daemon, split));
+    EXPECT_EQ(split.applied_tpcs, 16u);
+    EXPECT_EQ(split.generation, reply->generation());
+    EXPECT_EQ(control.set_mode("game", v1::MODE_SLICED).error().code, Code::kUnimplemented);
+    EXPECT_EQ(control.set_mode("nobody", v1::MODE_INTER_SM).error().code, Code::kNotFound);
+    EXPECT_EQ(control.set_mode("game", v1::MODE_INTER_SM)->applied_tpcs(), 16u);
+    for (;;) {
+        const std::optional<v1::Event> event = watch.next();
+        ASSERT_TRUE(event);
+        if (event->kind() == "partition" && event->reason().text().find("quota 16") != std::string::npos) break;
+    }
+
+    page::SampleWriter writer(page);
+    writer.set_applied(split.generation);
+    for (uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(writer.push({page::SampleKind::kSync, i, 0, 1000}));
+    ASSERT_TRUE(eventually([&] { return page.daemon.tail.load() == 100; })) << "the timer takes them out";
+    const v1::StatusReply status = control.status();
+    for (const v1::SessionInfo& session : status.sessions()) {
+        if (session.session_id() != cuda.session()) continue;
+        EXPECT_EQ(session.samples(), 100u);
+        EXPECT_EQ(session.applied_generation(), reply->generation());
+    }
+    EXPECT_THAT(control.metrics(), HasSubstr("vuda_tsg_compute_tpcs{name=\"game\"} 16\n"));
+}
+
+TEST_F(ServerTest, WhoWantsNoPageGetsNone) {
+    start();
+    FrameClient old = client(1);
+    const Result<v1::HelloReply> hello = old.open();
+    ASSERT_TRUE(hello.ok());
+    EXPECT_EQ(hello->page_bytes(), 0u);
+    EXPECT_EQ(hello->features(), static_cast<uint64_t>(v1::FEATURE_SHARE));
+    GrpcTestClient control(dir_.file("c"), {5, 1000});
+    GrpcTestSession session(control);
+    v1::ClientMessage message;
+    message.set_id(1);
+    message.mutable_hello()->set_features(~uint64_t{0});
+    ASSERT_TRUE(session.write(message));
+    const std::optional<v1::ServerMessage> reply = session.read();
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->hello_reply().page_bytes(), 0u) << "gRPC carries no descriptors";
+    EXPECT_EQ(reply->hello_reply().features() & v1::FEATURE_SHARED_PAGE, 0u);
+    EXPECT_NE(reply->hello_reply().features() & v1::FEATURE_QUOTA, 0u);
 }
 
 TEST_F(ServerTest, IdleGrpcConnectionIsClosed) {

@@ -97,7 +97,7 @@ Result<v1::HelloReply> FrameClient::open(const std::string& driver) {
     reader_.emplace(socket_.get());
     kept_.clear();
     v1::ClientMessage message;
-    message.mutable_hello()->set_features(v1::FEATURE_SHARE);
+    message.mutable_hello()->set_features(features_);
     message.mutable_hello()->set_client_version("0.1.0");
     message.mutable_hello()->set_driver_version(driver);
     message.mutable_hello()->set_program(program_);

@@ -53,6 +53,7 @@ class FrameClient {
     FrameClient(std::string path, Role role = {}) : path_(std::move(path)), role_(role) {}
 
     void set_program(const std::string& program) { program_ = program; }
+    void set_features(uint64_t features) { features_ = features; }
 
     // Connects and says Hello. Returns the answer, or the error that took its place.
     Result<v1::HelloReply> open(const std::string& driver = "580.159.04");
@@ -78,6 +79,9 @@ class FrameClient {
     };
     Result<Pulled> pull(const std::string& token);
 
+    // Descriptors that came with the frames read so far.
+    Result<std::vector<UniqueFd>> take_fds(size_t count) { return reader_->take_fds(count); }
+
     void close() { reader_.reset(), socket_.reset(); }
     int fd() const { return socket_.get(); }
     uint64_t session() const { return session_; }
@@ -88,6 +92,7 @@ class FrameClient {
     std::string path_;
     Role role_;
     std::string program_;
+    uint64_t features_ = v1::FEATURE_SHARE;
     UniqueFd socket_;
     std::optional<FrameReader> reader_;
     std::vector<v1::ServerMessage> kept_;

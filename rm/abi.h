@@ -148,8 +148,12 @@ inline constexpr uint32_t kGrCtxswPmBind = 0x20801209;
 inline constexpr uint32_t kGrSetCtxswPreemptionMode = 0x20801210;
 inline constexpr uint32_t kGrCtxswPreemptionBind = 0x20801211;
 inline constexpr uint32_t kGrGetCtxBufferSize = 0x20801218;
+inline constexpr uint32_t kGrGetGlobalSmOrder = 0x2080121b;
+inline constexpr uint32_t kGrGetGpcMask = 0x2080122a;
+inline constexpr uint32_t kGrGetTpcMask = 0x2080122b;
 inline constexpr uint32_t kGrGetGfxGpcAndTpcInfo = 0x20801239;
 inline constexpr uint32_t kGrCtxswSetupBind = 0x2080123a;
+inline constexpr uint32_t kGrmgrGetGrFsInfo = 0x20803801;
 inline constexpr uint32_t kTsgGpfifoSchedule = 0xa06c0101;
 inline constexpr uint32_t kTsgBind = 0xa06c0102;
 inline constexpr uint32_t kTsgSetTimeslice = 0xa06c0103;
@@ -852,6 +856,54 @@ struct GfxGpcTpcInfoParams {  // NV2080_CTRL_GR_GET_GFX_GPC_AND_TPC_INFO_PARAMS
     uint32_t numGfxTpc;
 };
 static_assert(sizeof(GfxGpcTpcInfoParams) == 24);
+
+// One entry of NV2080_CTRL_GR_GET_GLOBAL_SM_ORDER_PARAMS.globalSmId; its place is the SM's number (%smid).
+struct GlobalSmId {
+    uint16_t gpcId;       // logical
+    uint16_t localTpcId;  // within the GPC
+    uint16_t localSmId;   // within the TPC
+    uint16_t globalTpcId;
+    uint16_t virtualGpcId;
+    uint16_t migratableTpcId;
+    uint16_t ugpuId;         // from 575
+    uint16_t physicalCpcId;  // from 580
+    uint16_t virtualTpcId;   // from 580
+};
+static_assert(sizeof(GlobalSmId) == 18);
+inline constexpr size_t kGlobalSmIdSize570 = 12;
+inline constexpr size_t kGlobalSmIdSize575 = 14;
+
+inline constexpr uint32_t kGlobalSmOrderMax = 512;
+struct GlobalSmOrderParams {
+    GlobalSmId globalSmId[kGlobalSmOrderMax];
+    uint16_t numSm;
+    uint16_t numTpc;
+    uint32_t pad0;
+    GrRouteInfo route;
+};
+static_assert(sizeof(GlobalSmOrderParams) == 9240 && offsetof(GlobalSmOrderParams, numSm) == 9216);
+// Size of the block for entries of `entry` bytes; numSm and numTpc follow the entries.
+constexpr size_t global_sm_order_size(size_t entry) {
+    return (kGlobalSmOrderMax * entry + 4 + 7) / 8 * 8 + sizeof(GrRouteInfo);
+}
+static_assert(global_sm_order_size(sizeof(GlobalSmId)) == sizeof(GlobalSmOrderParams));
+
+// NV2080_CTRL_GRMGR_GET_GR_FS_INFO_PARAMS: up to 96 questions in one call.
+struct GrFsQuery {
+    uint16_t queryType;
+    uint8_t reserved[2];
+    uint32_t status;   // out
+    uint32_t data[3];  // a union; kGrFsChipletGpcMap: logical GPC in, physical GPC out
+};
+static_assert(sizeof(GrFsQuery) == 20);
+inline constexpr uint16_t kGrFsChipletGpcMap = 2;
+inline constexpr uint32_t kGrFsMaxQueries = 96;
+struct GrFsInfoParams {
+    uint16_t numQueries;
+    uint8_t reserved[6];
+    GrFsQuery queries[kGrFsMaxQueries];
+};
+static_assert(sizeof(GrFsInfoParams) == 1928);
 
 struct GidInfoParams {  // NV2080_CTRL_GPU_GET_GID_INFO_PARAMS
     uint32_t index;

@@ -21,11 +21,11 @@ struct DriverVersion {
 
     // Releases of one branch are ordered by number whether or not they have a patch part: 550.90.12 < 550.100.
     constexpr std::strong_ordering operator<=>(const DriverVersion& o) const {
-        if (const auto c = branch <=> o.branch; c != 0) return c;
-        if (const auto c = minor <=> o.minor; c != 0) return c;
+        if (const auto c = branch <=> o.branch; std::is_neq(c)) return c;
+        if (const auto c = minor <=> o.minor; std::is_neq(c)) return c;
         return patch <=> o.patch;
     }
-    constexpr bool operator==(const DriverVersion& o) const { return (*this <=> o) == 0; }
+    constexpr bool operator==(const DriverVersion& o) const { return std::is_eq(*this <=> o); }
 
     std::string to_string() const;  // as NVIDIA writes it
 };

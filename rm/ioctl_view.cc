@@ -251,6 +251,7 @@ uint32_t control_params_size(uint32_t cmd, const DriverAbi& abi) {
         case ctrl::kGrCtxswPreemptionBind: return abi.preemption_bind_size;
         case ctrl::kGrCtxswSetupBind: return abi.has_setup_bind ? sizeof(SetupBindParams) : 0;
         case ctrl::kGrGetGfxGpcAndTpcInfo: return sizeof(GfxGpcTpcInfoParams);
+        case ctrl::kGrmgrGetGrFsInfo: return sizeof(GrFsInfoParams);
         case ctrl::kTsgGpfifoSchedule:
         case ctrl::kChannelGpfifoSchedule: return abi.gpfifo_schedule_size;
         case ctrl::kTsgSetTimeslice:

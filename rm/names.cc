@@ -110,7 +110,11 @@ std::string_view control_name(uint32_t cmd) {
         case ctrl::kGrSetCtxswPreemptionMode: return "GR_SET_CTXSW_PREEMPTION_MODE";
         case ctrl::kGrCtxswPreemptionBind: return "GR_CTXSW_PREEMPTION_BIND";
         case ctrl::kGrGetCtxBufferSize: return "GR_GET_CTX_BUFFER_SIZE";
+        case ctrl::kGrGetGlobalSmOrder: return "GR_GET_GLOBAL_SM_ORDER";
+        case ctrl::kGrGetGpcMask: return "GR_GET_GPC_MASK";
+        case ctrl::kGrGetTpcMask: return "GR_GET_TPC_MASK";
         case ctrl::kGrGetGfxGpcAndTpcInfo: return "GR_GET_GFX_GPC_AND_TPC_INFO";
+        case ctrl::kGrmgrGetGrFsInfo: return "GRMGR_GET_GR_FS_INFO";
         case ctrl::kGrCtxswSetupBind: return "GR_CTXSW_SETUP_BIND";
         case ctrl::kTsgGpfifoSchedule: return "TSG_GPFIFO_SCHEDULE";
         case ctrl::kTsgBind: return "TSG_BIND";

@@ -17,6 +17,9 @@ KEYS = ("experiment", "date", "gpu", "driver", "cuda", "commit", "command", "run
 ROW_KEYS = ("case", "config", "metrics", "xids", "note")
 SUMMARY_KEYS = ("median", "min", "max")
 CONFIGS = ("alone-renderer", "alone-compute", "time-slicing", "shared", "partitioned", "sliced", "tuned")
+# Of tuner_sim, which is simulated: the best fixed quota, the tuner, additive increase, no tuner.
+TUNER_SIM_CONFIGS = ("partitioned", "tuned", "additive-increase", "shared")
+TUNER_SIM_SEEDS = 200
 
 RENDERER_METRICS = ("renderer_fps", "frame_p99_ms")
 COMPUTE_METRICS = ("compute_rate", "compute_p50_ms", "compute_p99_ms")
@@ -59,7 +62,12 @@ def check_metric(where, name, value):
 
 
 def required_metrics(experiment, config):
-    """Of a row without Xids. Other experiments than corun choose their metrics themselves, but have some."""
+    """Of a row without Xids. Other experiments than these choose their metrics themselves, but have some."""
+    if experiment == "tuner_sim":
+        metrics = ("renderer_fps", "compute_rate")
+        if config == "partitioned":
+            return metrics + ("quota_tpcs",)
+        return metrics + ("throughput_vs_oracle",) + (("reversals_per_min",) if config != "shared" else ())
     if experiment != "corun":
         return ()
     return {"alone-renderer": RENDERER_METRICS, "alone-compute": COMPUTE_METRICS}.get(config, RENDERER_METRICS + COMPUTE_METRICS)
@@ -73,8 +81,9 @@ def check_row(where, experiment, row):
         faults.append(f"{where}: case {row['case']!r} is not a name (lower case, digits, -)")
     elif experiment == "corun" and row["case"] not in CORUN_CASES:
         faults.append(f"{where}: corun has no case '{row['case']}'")
-    if row["config"] not in CONFIGS:
-        faults.append(f"{where}: config {row['config']!r} is none of {', '.join(CONFIGS)}")
+    configs = TUNER_SIM_CONFIGS if experiment == "tuner_sim" else CONFIGS
+    if row["config"] not in configs:
+        faults.append(f"{where}: config {row['config']!r} is none of {', '.join(configs)}")
     if not _is_count(row["xids"]):
         faults.append(f"{where}: xids is not a count")
     if not isinstance(row["note"], str):
@@ -126,12 +135,41 @@ def check_document(document, name):
         if key in seen:
             faults.append(f"{where}: {key[0]}, {key[1]} is there twice")
         seen.add(key)
+    if document["experiment"] == "tuner_sim" and not faults:
+        faults += check_tuner_sim(document, name)
     if document["experiment"] == "corun" and not faults:
         for case in dict.fromkeys(row["case"] for row in document["rows"]):
             stopped = any(row["xids"] for row in document["rows"] if row["case"] == case)
             missing = [config for config in CORUN_CONFIGS if (case, config) not in seen]
             if missing and not stopped:
                 faults.append(f"{name}: case {case} lacks {', '.join(missing)}")
+    return faults
+
+
+def check_tuner_sim(document, name):
+    """What tuner_sim needs beyond the common format: enough seeds, all four controllers, and who was compared with whom."""
+    faults = []
+    if document["gpu"] != "simulated":
+        faults.append(f"{name}: gpu {document['gpu']!r} is not 'simulated'")
+    if document["runs"] < TUNER_SIM_SEEDS:
+        faults.append(f"{name}: {document['runs']} seeds, at least {TUNER_SIM_SEEDS} are asked for")
+    rows = {(row["case"], row["config"]): row["metrics"] for row in document["rows"]}
+    for case in dict.fromkeys(case for case, _ in rows):
+        missing = [config for config in TUNER_SIM_CONFIGS if (case, config) not in rows]
+        if missing:
+            faults.append(f"{name}: case {case} lacks {', '.join(missing)}")
+            continue
+        has_targets = "attainment" in rows[(case, "partitioned")]
+        for config in TUNER_SIM_CONFIGS[1:]:
+            if has_targets != ("attainment_vs_oracle" in rows[(case, config)]):
+                faults.append(f"{name}: case {case}, {config}: attainment_vs_oracle does not go with the oracle's attainment")
+        for config in TUNER_SIM_CONFIGS:
+            share = rows[(case, config)].get("attainment")
+            if share is not None and not 0 <= share["min"] <= share["max"] <= 1:
+                faults.append(f"{name}: case {case}, {config}: attainment is not a fraction")
+        seconds, frames = (rows[(case, "tuned")].get(key) for key in ("convergence_s", "convergence_frames"))
+        if (seconds is None) != (frames is None):
+            faults.append(f"{name}: case {case}: convergence_s and convergence_frames go together")
     return faults
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what a fresh Debian 12 lacks, builds, and shows a renderer and a compute program on one GPU: each alone, in time slices
-# (what the driver does by default), and shared through VUDA. Ends with the table.
+# (what the driver does by default), and through VUDA: shared, and partitioned (compute keeps off the TPCs that are left to graphics). Ends with the table.
 #
 #   scripts/demo.sh              on the NVIDIA GPU if there is one, else on the simulated GPU
 #   scripts/demo.sh --sim        on the simulated GPU

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # Installs what a fresh Debian 12 lacks, builds, and runs the tests that need no GPU.
 #
-#   scripts/test.sh            release build, all tests without a GPU                    (the everyday check)
-#   scripts/test.sh --ci       also formatting, result files, ASan and UBSan             (what CI runs)
-#   scripts/test.sh --all      also static analysis, TSan and fuzzing                    (before a release)
-#   scripts/test.sh STEP...    only these of: packages format release lint asan tsan fuzz
+#   scripts/test.sh            release build, all tests without a GPU                  (the everyday check)
+#   scripts/test.sh --ci       also formatting, ASan and UBSan, TSan, lint, fuzzing    (what CI runs; under 25 minutes on two cores)
+#   scripts/test.sh --all      also the static analyzer                                (before a release; half an hour more)
+#   scripts/test.sh STEP...    only these: packages format release asan tsan lint fuzz analyze
 #
-# Build trees are kept in build/PRESET, so a second run is short.
+# Build trees are kept in build/PRESET and objects in ccache, so a second run is short. VUDA_FUZZ_SECONDS: how long each fuzzer runs (60).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 jobs=$(nproc)
 fuzz_seconds=${VUDA_FUZZ_SECONDS:-60}
+# Another clone, in another folder, finds the same objects.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 
 say() { printf '\n== %s (%s)\n' "$*" "$(date +%H:%M:%S)"; }
 
@@ -20,7 +22,6 @@ as_root() {
 }
 
 step_packages() {
-    say "packages"
     local missing
     # shellcheck disable=SC2046
     missing=$(dpkg-query -W -f='${Package} ${Status}\n' $(cat scripts/packages.txt) 2>/dev/null |
@@ -33,14 +34,11 @@ step_packages() {
     fi
 }
 
-sources() {
-    git ls-files --cached --others --exclude-standard '*.cc' '*.h' '*.hpp' '*.c' | sort -u | grep -v '^bench/kernels/' || true
-}
+files() { git ls-files --cached --others --exclude-standard "$@" | sort -u | while read -r f; do [ ! -f "$f" ] || echo "$f"; done; }
 
 step_format() {
-    say "format"
-    sources | xargs clang-format-14 --dry-run -Werror
-    git ls-files --cached --others --exclude-standard '*.sh' .ci/run | sort -u | xargs shellcheck
+    files '*.cc' '*.h' '*.hpp' '*.c' | { grep -v '^bench/kernels/' || true; } | xargs clang-format-14 --dry-run -Werror
+    files '*.sh' .ci/run | xargs shellcheck
     python3 scripts/check_results.py docs/results
 }
 
@@ -49,62 +47,82 @@ build() {
     cmake --build --preset "$1" -j "$jobs"
 }
 
+# g++, optimised: what is installed.
 step_release() {
-    say "release: build"
     build release
-    say "release: tests"
     ctest --preset release -j "$jobs"
 }
 
-step_lint() {
-    say "static analysis"
-    cmake --preset release >/dev/null
-    # Generated code and headers come from the build, so this step needs a built release tree.
-    cmake --build --preset release -j "$jobs" >/dev/null
-    sources | grep '\.cc$' | grep -v '_test\.cc$' | grep -v '_fuzzer\.cc$' |
-        xargs -P "$jobs" -n 4 clang-tidy-14 -p build/release --quiet
-}
-
+# clang: everything compiles with it too; lint and fuzz go on with this tree.
 step_asan() {
-    say "asan+ubsan: build"
     build asan
-    say "asan+ubsan: tests"
     ctest --preset asan -j "$jobs"
 }
 
 step_tsan() {
-    say "tsan: build"
     build tsan
-    say "tsan: tests"
-    TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp ${TSAN_OPTIONS:-}" ctest --preset tsan -j "$jobs"
+    ctest --preset tsan -j "$jobs"
+}
+
+step_lint() {
+    # Generated code and headers come from the build.
+    build asan
+    python3 scripts/lint.py build/asan --jobs "$jobs"
+}
+
+step_analyze() {
+    build asan
+    python3 scripts/lint.py build/asan --deep --jobs "$jobs"
 }
 
 step_fuzz() {
-    say "fuzz: build"
-    cmake --preset fuzz >/dev/null
-    cmake --build --preset fuzz -j "$jobs" --target fuzzers
-    say "fuzz: $fuzz_seconds s each"
+    build asan
     # New inputs stay in the build tree; a crash or a worthwhile one is added to the checked-in corpus by hand.
-    local list=build/fuzz/fuzzers.txt
     # shellcheck disable=SC2016
     xargs -P "$jobs" -L 1 bash -c '
         set -euo pipefail
-        mkdir -p "build/fuzz/corpus/$0"
-        log="build/fuzz/corpus/$0.log"
-        if ! "build/fuzz/bin/$0" -max_total_time="$2" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
-            -artifact_prefix="build/fuzz/corpus/" "build/fuzz/corpus/$0" "$1" >"$log" 2>&1; then
+        mkdir -p "build/asan/corpus/$0"
+        log="build/asan/corpus/$0.log"
+        if ! "build/asan/bin/$0" -max_total_time="$2" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
+            -artifact_prefix="build/asan/corpus/" "build/asan/corpus/$0" "$1" >"$log" 2>&1; then
             tail -n 60 "$log"; echo "fuzz: $0 failed"; exit 255
         fi
         printf "fuzz: %-28s %s inputs\n" "$0" "$(awk "/number_of_executed_units/ { print \$2 }" "$log")"
-    ' < <(awk -v s="$fuzz_seconds" '{ print $1, $2, s }' "$list")
+    ' < <(awk -v s="$fuzz_seconds" '{ print $1, $2, s }' build/asan/fuzzers.txt)
+}
+
+# Sets $cpu to the seconds of processor time, all processors together, that this shell's finished children have used. Not in a subshell:
+# that has no children yet.
+read_cpu() {
+    times >"$scratch/times"
+    cpu=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } printf "%d", sum }' "$scratch/times")
+}
+
+summary=""
+finish() {
+    local status=$?
+    [ -z "$summary" ] || printf '\n%-10s %8s %8s\n%s' step seconds cpu "$summary"
+    [ "$status" -eq 0 ] || [ -z "${current:-}" ] || echo "FAILED in $current"
+    rm -rf "$scratch"
 }
 
 steps=("$@")
 [ ${#steps[@]} -gt 0 ] || steps=(packages release)
-[ "${steps[0]}" != --ci ] || steps=(packages format release asan)
-[ "${steps[0]}" != --all ] || steps=(packages format release lint asan tsan fuzz)
+[ "${steps[0]}" != --ci ] || steps=(packages format release asan tsan lint fuzz)
+[ "${steps[0]}" != --all ] || steps=(packages format release asan tsan lint fuzz analyze)
 for step in "${steps[@]}"; do
-    declare -F "step_$step" >/dev/null || { echo "unknown step '$step'" >&2; sed -n '2,10p' "$0" >&2; exit 64; }
+    declare -F "step_$step" >/dev/null || { echo "unknown step '$step'" >&2; sed -n '2,9p' "$0" >&2; exit 64; }
 done
-for step in "${steps[@]}"; do "step_$step"; done
-say "all good: ${steps[*]}"
+scratch=$(mktemp -d)
+trap finish EXIT
+for current in "${steps[@]}"; do
+    say "$current"
+    read_cpu
+    from=$SECONDS cpu_from=$cpu
+    "step_$current"
+    read_cpu
+    summary+=$(printf '%-10s %8d %8d' "$current" $((SECONDS - from)) $((cpu - cpu_from)))$'\n'
+done
+current=""
+summary+=$(printf '%-10s %8d %8d' all "$SECONDS" "$cpu")$'\n'
+echo "all good: ${steps[*]}"

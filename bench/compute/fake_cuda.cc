@@ -59,6 +59,7 @@ void compute(uintptr_t kernel, unsigned blocks, void** parameters, bool wrong) {
     uint32_t* errors = words(parameter<unsigned long long>(parameters, 1));
     const uint32_t index = parameter<uint32_t>(parameters, 2);
     if (wrong) ++*errors;
+    errors[1] |= 3;  // both multiprocessors
     if (kernel == kMemory) {
         const uint32_t iterations = parameter<uint32_t>(parameters, 3);
         uint32_t* data = words(parameter<unsigned long long>(parameters, 4));

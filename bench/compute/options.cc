@@ -51,6 +51,11 @@ void add_compute_options(CLI::App& app, ComputeOptions& options, const std::stri
     app.add_option(name("cycles"), options.cycles, "Make and destroy the context this many times instead of measuring")
         ->check(CLI::Range(0, 100000));
     app.add_option(name("cycle-launches"), options.cycle_launches, "Launches in each cycle")->capture_default_str();
+    app.add_option(name("launch-cost"), options.launch_cost,
+                   "Instead of measuring rates, time this many launches without waiting for each")
+        ->check(CLI::Range(0, 100000000));
+    app.add_flag(name("report-sms"), options.report_sms,
+                 "Report the multiprocessors that the measured launches ran on");
     app.add_option(name("libcuda"), options.libcuda)->group("");
 }
 

@@ -30,6 +30,8 @@ struct ComputeOptions {
     uint32_t check_every = 256;     // launches between two looks at the results
     uint32_t cycles = 0;            // > 0: instead of measuring, make and destroy the context this many times
     uint32_t cycle_launches = 20;   // launches in each cycle
+    uint32_t launch_cost = 0;       // > 0: instead of measuring rates, time this many launches without waiting for them
+    bool report_sms = false;        // say which multiprocessors measured blocks ran on
     std::string libcuda = "libcuda.so.1";
 };
 

@@ -40,6 +40,11 @@ nlohmann::ordered_json ComputeReport::to_json() {
         json["cycles"] = cycles;
         json["context_max_ms"] = context_ms.max();
     }
+    if (options.launch_cost > 0) {
+        json["launch_p50_ns"] = launch_ns.percentile(50);
+        json["launch_p99_ns"] = launch_ns.percentile(99);
+    }
+    if (options.report_sms) json["sms"] = sms;
     json["device_lost"] = device_lost();
     json["seconds"] = seconds;
     if (error) json["error"] = error->to_string();

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "bench/common/samples.h"
@@ -23,7 +24,9 @@ struct ComputeReport {
     double seconds = 0;     // measured time
     uint64_t launches = 0;  // all of them
     uint64_t result_errors = 0;
-    uint32_t cycles = 0;  // completed ones
+    Samples launch_ns;          // with --launch-cost: of each call that launches
+    uint32_t cycles = 0;        // completed ones
+    std::vector<uint32_t> sms;  // with --report-sms: %smid of measured blocks, ascending
     std::optional<Error> error;
 
     bool device_lost() const;

@@ -112,15 +112,36 @@ Status ComputeRunner::run_all(StartGate& gate) {
         VUDA_BENCH_TRY(step(nullptr));
     }
     if (report_.options.cycles > 0) return run_cycles();
+    if (report_.options.launch_cost > 0) return time_launches();
 
+    if (report_.options.report_sms) VUDA_BENCH_TRY(session_->clear_sms());
     const auto start = Clock::now();
     const auto end = run_.seconds > 0 ? start + from_seconds(run_.seconds) : Clock::time_point::max();
     Status status;
     while (status.ok() && !stop_requested() && Clock::now() < end) status = step(&report_.latency_ms);
     report_.seconds = ms_between(start, Clock::now()) / 1e3;
     VUDA_BENCH_TRY(status);
+    if (report_.options.report_sms) {
+        auto sms = session_->sms();
+        VUDA_BENCH_TRY(sms);
+        report_.sms = *std::move(sms);
+    }
     const auto linger_end = Clock::now() + from_seconds(run_.linger);
     while (!stop_requested() && Clock::now() < linger_end) VUDA_BENCH_TRY(step(nullptr));
+    return look();
+}
+
+Status ComputeRunner::time_launches() {
+    // As many as fit into the GPU's queue: a full one would be what is measured.
+    constexpr uint32_t kQueued = 256;
+    const auto start = Clock::now();
+    for (uint32_t done = 0; done < report_.options.launch_cost && !stop_requested();) {
+        const uint32_t batch = std::min(kQueued, report_.options.launch_cost - done);
+        VUDA_BENCH_TRY(session_->launch_batch(batch, report_.launch_ns));
+        done += batch;
+        report_.launches += batch;
+    }
+    report_.seconds = ms_between(start, Clock::now()) / 1e3;
     return look();
 }
 

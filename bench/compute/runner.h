@@ -27,6 +27,7 @@ class ComputeRunner {
     Status prepare_all();
     Status run_all(StartGate& gate);
     Status run_cycles();
+    Status time_launches();
     Status open_session();
     Status calibrate();
     // One launch, and a look at the results when it is time. `latency` may be null.

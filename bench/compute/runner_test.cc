@@ -53,6 +53,24 @@ TEST_F(ComputeRunnerTest, EveryLoadRunsAndChecksItself) {
     }
 }
 
+TEST_F(ComputeRunnerTest, MultiprocessorsAreReportedOnRequest) {
+    EXPECT_FALSE(run().to_json().contains("sms"));
+    options_.report_sms = true;
+    ComputeReport report = run();
+    EXPECT_EQ(report.sms, (std::vector<uint32_t>{0, 1}));
+    EXPECT_EQ(report.to_json()["sms"], (nlohmann::ordered_json{0, 1}));
+}
+
+TEST_F(ComputeRunnerTest, LaunchesAreTimedWithoutWaiting) {
+    options_.load = ComputeLoad::kTiny;
+    options_.launch_cost = 1000;
+    ComputeReport report = run();
+    ASSERT_FALSE(report.error) << report.error->to_string();
+    EXPECT_EQ(report.launch_ns.size(), 1000u);
+    EXPECT_EQ(report.result_errors, 0u);
+    EXPECT_TRUE(report.to_json().contains("launch_p50_ns"));
+}
+
 TEST_F(ComputeRunnerTest, LostLaunchIsFoundByTheNextOne) {
     for (const ComputeLoad load : {ComputeLoad::kFma, ComputeLoad::kMemory, ComputeLoad::kTiny}) {
         options_.load = load;

@@ -8,6 +8,11 @@
 #include "bench/compute/kernels_ptx.h"
 
 namespace vuda::bench {
+namespace {
+
+constexpr size_t kSmWords = 32;
+
+}  // namespace
 
 Session::Session(const CudaGpu& gpu, const ComputeOptions& options) : gpu_(gpu), api_(*gpu_.api), options_(options) {
     if (options_.blocks == 0)
@@ -40,7 +45,7 @@ Status Session::open_all() {
                                                    static_cast<int>(options_.shared_bytes)),
                        "ask for " + std::to_string(options_.shared_bytes) + " bytes of shared memory a block"));
     VUDA_BENCH_TRY(allocate(&marks_, size_t{4} * options_.blocks));
-    VUDA_BENCH_TRY(allocate(&errors_, 4));
+    VUDA_BENCH_TRY(allocate(&errors_, 4 * (1 + kSmWords)));
     if (vectors_ > 0) VUDA_BENCH_TRY(allocate(&data_, size_t{16} * vectors_));
     host_marks_.resize(options_.blocks);
     return {};
@@ -67,7 +72,7 @@ Session::~Session() {
     }
 }
 
-Result<double> Session::launch() {
+Status Session::submit() {
     uint32_t iterations = options_.iterations;
     float one = 1;
     float minus_one = -1;
@@ -77,10 +82,24 @@ Result<double> Session::launch() {
     void** parameters = options_.load == ComputeLoad::kFma      ? fma
                         : options_.load == ComputeLoad::kMemory ? memory
                                                                 : tiny;
+    return api_.check(api_.launch_kernel(function_, options_.blocks, 1, 1, options_.threads, 1, 1,
+                                         options_.shared_bytes, stream_, parameters, nullptr),
+                      "launch a kernel");
+}
+
+Status Session::launch_batch(uint32_t count, Samples& ns) {
+    for (uint32_t i = 0; i < count; ++i) {
+        const auto start = Clock::now();
+        VUDA_BENCH_TRY(submit());
+        ns.add(ms_between(start, Clock::now()) * 1e6);
+        ++index_;
+    }
+    return api_.check(api_.stream_synchronize(stream_), "wait for the kernels");
+}
+
+Result<double> Session::launch() {
     const auto start = Clock::now();
-    VUDA_BENCH_TRY(api_.check(api_.launch_kernel(function_, options_.blocks, 1, 1, options_.threads, 1, 1,
-                                                 options_.shared_bytes, stream_, parameters, nullptr),
-                              "launch a kernel"));
+    VUDA_BENCH_TRY(submit());
     VUDA_BENCH_TRY(api_.check(api_.stream_synchronize(stream_), "wait for a kernel"));
     const double ms = ms_between(start, Clock::now());
     ++index_;
@@ -98,6 +117,20 @@ Result<uint64_t> Session::check_results() {
     for (uint32_t block = 0; block < options_.blocks; ++block)
         if (host_marks_[block] != (index_ - 1) * 2654435761u + block) ++wrong;
     return wrong;
+}
+
+Result<std::vector<uint32_t>> Session::sms() {
+    uint32_t words[kSmWords];
+    VUDA_BENCH_TRY(api_.check(api_.copy_to_host(words, errors_ + 4, sizeof words), "read the multiprocessors"));
+    std::vector<uint32_t> sms;
+    for (uint32_t sm = 0; sm < 32 * kSmWords; ++sm)
+        if ((words[sm / 32] >> (sm % 32) & 1) != 0) sms.push_back(sm);
+    return sms;
+}
+
+Status Session::clear_sms() {
+    VUDA_BENCH_TRY(api_.check(api_.memory_set_32(errors_ + 4, 0, kSmWords), "clear GPU memory"));
+    return api_.check(api_.stream_synchronize(nullptr), "clear GPU memory");
 }
 
 void Session::set_iterations(uint32_t iterations) {

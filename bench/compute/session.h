@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "bench/common/samples.h"
 #include "bench/compute/gpu.h"
 #include "bench/compute/options.h"
 
@@ -23,9 +24,16 @@ class Session {
     // One launch, synchronised. Returns the milliseconds from submitting to synchronised.
     Result<double> launch();
 
+    // `count` launches, one after the other, then waits for all. Adds the nanoseconds that each call took to `ns`.
+    Status launch_batch(uint32_t count, Samples& ns);
+
     // Compares what the last launch left, and counts what kernels found wrong with the launches before it.
     // Returns the number of wrong blocks and kernels since the last call.
     Result<uint64_t> check_results();
+
+    // Multiprocessors (%smid) that blocks ran on since the last clear_sms(), ascending.
+    Result<std::vector<uint32_t>> sms();
+    Status clear_sms();
 
     // Also forgets what earlier launches left: the next one checks nothing.
     void set_iterations(uint32_t iterations);
@@ -36,6 +44,7 @@ class Session {
  private:
     Session(const CudaGpu& gpu, const ComputeOptions& options);
     Status open_all();
+    Status submit();
     Status allocate(CUdeviceptr* pointer, size_t bytes);
 
     const CudaGpu gpu_;
@@ -46,7 +55,7 @@ class Session {
     CUfunction function_ = nullptr;
     CUstream stream_ = nullptr;
     CUdeviceptr marks_ = 0;   // one word a block
-    CUdeviceptr errors_ = 0;  // one word
+    CUdeviceptr errors_ = 0;  // one word, then kSmWords of them, a bit for each multiprocessor
     CUdeviceptr data_ = 0;    // memory load
     uint32_t vectors_ = 0;    // of 16 bytes in data_
     uint32_t index_ = 0;      // of the next launch

@@ -1,4 +1,4 @@
-"""The co-run matrix: each side alone, both in time slices, both shared; interleaved, so that drift hits all alike."""
+"""The co-run matrix: each side alone, both in time slices, both shared with and without a split; interleaved, so that drift hits all alike."""
 
 import os
 import shutil
@@ -9,7 +9,9 @@ from .program import Program
 from .results import row
 from .stats import summaries
 
-CONFIGS = ("alone-renderer", "alone-compute", "time-slicing", "shared")
+CONFIGS = ("alone-renderer", "alone-compute", "time-slicing", "shared", "partitioned")
+# What a sharing configuration asks of vudad: compute on every TPC, or kept off those that are left to graphics.
+_MODES = {"shared": "intra-sm", "partitioned": "inter-sm"}
 TSG_NAME = "corun"
 
 _READY_SECONDS = 60
@@ -27,6 +29,11 @@ def compute_metrics(answer):
         "compute_p50_ms": answer["latency_p50_ms"],
         "compute_p99_ms": answer["latency_p99_ms"],
     }
+
+
+def configs_of(case):
+    # One process shares with itself: it has no name that could be split.
+    return CONFIGS[:-1] if case == "one-process" else CONFIGS
 
 
 class Runner:
@@ -119,7 +126,8 @@ class Runner:
         directory = self.run_directory(identity)
         start = os.path.join(directory, "start")
         gate = ["--start-file", start, "--linger", f"{_LINGER_SECONDS:g}"]
-        shared = config == "shared"
+        shared = config in _MODES
+        splitter = self._splitter()
         running = []
         attachment = ""
         try:
@@ -135,7 +143,7 @@ class Runner:
                 running.append(compute)
                 compute.wait_ready(ready, _READY_SECONDS, self.guard)
                 if shared:
-                    attachment = self._attachment()
+                    attachment = self._attachment() + self._split(splitter, _MODES[config])
             open(start, "w", encoding="ascii").close()
             limit = self.seconds + _LINGER_SECONDS + _SPARE_SECONDS
             metrics = {}
@@ -172,6 +180,21 @@ class Runner:
             program.kill()
             self.discard(directory, f"one process, {config}")
 
+    def _splitter(self):
+        from .split import Splitter  # it needs this module's TSG_NAME
+
+        return Splitter(self.stack)
+
+    def _split(self, splitter, mode):
+        """Before the measurement begins: both programs work, and compute's launches follow the split."""
+        if mode == "inter-sm":
+            splitter.wait_backend(self.guard)
+        splitter.set_mode(mode)
+        if mode != "inter-sm":
+            return ""
+        partition = splitter.wait_applied(self.guard)
+        return f"; compute on {partition['applied_tpcs']} of {partition['topology']['tpcs']} TPCs"
+
     def _attachment(self):
         """What vudad knows of the attached program: proof that it shares."""
         for session in self.stack.status().get("sessions", ()):
@@ -183,15 +206,16 @@ class Runner:
 def run_case(runner, case, identity, repetitions, say):
     """All repetitions of one case. Returns (rows, [problem, ...], the Xid that stopped it or None)."""
     measure = runner.one_process if case == "one-process" else runner.two_process
-    values = {config: [] for config in CONFIGS}
-    problems = {config: [] for config in CONFIGS}
-    notes = {config: "" for config in CONFIGS}
+    configs = configs_of(case)
+    values = {config: [] for config in configs}
+    problems = {config: [] for config in configs}
+    notes = {config: "" for config in configs}
     stopped = None
-    current = CONFIGS[0]
+    current = configs[0]
     runner.checksum = None
     try:
         for repetition in range(1, repetitions + 1):
-            for config in CONFIGS:
+            for config in configs:
                 label = f"{case}, {config}, run {repetition} of {repetitions}"
                 current = config
                 try:
@@ -216,12 +240,12 @@ def run_case(runner, case, identity, repetitions, say):
         say(f"{case}, {current}: STOPPED: {stopped}")
 
     rows = []
-    for config in CONFIGS:
+    for config in configs:
         xids = len(runner.xids.seen) if stopped and config == current else 0
         if values[config] or xids:
             note = "; ".join(filter(None, [notes[config], *problems[config]]))
             rows.append(row(case, config, summaries(values[config]), xids, note))
-    flat = [f"{case}, {config}: {text}" for config in CONFIGS for text in problems[config]]
+    flat = [f"{case}, {config}: {text}" for config in configs for text in problems[config]]
     return rows, flat, stopped
 
 

@@ -5,6 +5,7 @@ _CONFIG_NAMES = {
     "alone-compute": "compute alone",
     "time-slicing": "time slicing (default)",
     "shared": "shared (VUDA)",
+    "partitioned": "partitioned (VUDA)",
 }
 
 

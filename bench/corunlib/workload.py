@@ -14,6 +14,7 @@ class HardwareWorkload:
         self._options = options
         self.frame_iterations = options.frame_iterations
         self.kernel_iterations = options.kernel_iterations
+        self.render_extra = []  # words for every renderer's command line
 
     def _render_options(self, prefix="", fps=None):
         o = self._options
@@ -28,9 +29,9 @@ class HardwareWorkload:
         }
         return _words(words, prefix)
 
-    def _compute_options(self, prefix=""):
+    def _compute_options(self, prefix="", load=None):
         o = self._options
-        words = {"load": o.compute_load, "smem": o.smem, "iterations": self.kernel_iterations}
+        words = {"load": load or o.compute_load, "smem": o.smem, "iterations": self.kernel_iterations}
         if o.blocks:
             words["blocks"] = o.blocks
         return _words(words, prefix)
@@ -43,12 +44,18 @@ class HardwareWorkload:
 
     def render(self, seconds, gate=(), fps=None):
         """`fps` paces it otherwise than the options say."""
-        return [self._stack.program("vuda-bench-render"), *self._render_options(fps=fps), *self._common(seconds, list(gate))]
+        return [
+            self._stack.program("vuda-bench-render"),
+            *self._render_options(fps=fps),
+            *self._common(seconds, list(gate)),
+            *self.render_extra,
+        ]
 
-    def compute(self, seconds, gate=(), extra=()):
+    def compute(self, seconds, gate=(), extra=(), load=None):
+        """`load`: another one than the options say."""
         return [
             self._stack.program("vuda-bench-compute"),
-            *self._compute_options(),
+            *self._compute_options(load=load),
             *self._common(seconds, list(gate)),
             *extra,
         ]
@@ -101,11 +108,15 @@ class SimulatedWorkload:
     def render(self, seconds, gate=(), fps=None):
         o = self._options
         words = {"frame-ms": float(o.frame_ms), "draws": o.draws, "fps": fps or o.fps or "free", "seconds": float(seconds)}
+        # As the measured renderer, which copies each image to the host.
+        words["gap-ms"] = 0.33
         return [self._stack.program("vuda-sim-renderer"), *_words(words, ""), *gate]
 
     def compute(self, seconds, gate=(), extra=()):
         o = self._options
         words = {"kernel-ms": o.kernel_us / 1000, "smem": 1024 + o.smem, "seconds": float(seconds)}
+        # As the measured kernel: blocks that fill an SM by eight and are bound by its throughput.
+        words.update({"blocks-per-sm": 8, "sm-bound": 1000, "waves": 1})
         if o.blocks:
             words["blocks"] = o.blocks
         return [self._stack.program("vuda-sim-compute"), *_words(words, ""), *gate, *extra]

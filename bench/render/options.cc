@@ -36,6 +36,7 @@ void add_render_options(CLI::App& app, RenderOptions& options, const std::string
                    "Compare every n-th row of each frame; all rows are covered in n frames")
         ->check(CLI::Range(1, 4320))
         ->capture_default_str();
+    app.add_flag(name("report-frames"), options.report_frames, "Report the time of each measured frame, in order");
     app.add_option(name("corrupt-frame"), options.corrupt_frame)->group("");
 }
 

@@ -24,6 +24,7 @@ struct RenderOptions {
     uint32_t draws = 1;          // the frame's work is split into this many draws
     double fps = 0;              // frames a second to start; 0 = free-running
     uint32_t warmup_frames = 30;
+    bool report_frames = false;  // say how long each measured frame took
     uint32_t frames_in_flight = 2;
     uint32_t check_stride =
         30;  // each frame compares every n-th row, starting one row further down than the last frame

@@ -46,6 +46,14 @@ TEST(Renderer, EveryFrameMatchesWhatTheCpuComputes) {
     }
 }
 
+TEST(Renderer, FramesAreReportedOnRequest) {
+    RenderOptions options = small();
+    EXPECT_TRUE(run(options).frames.empty());
+    options.report_frames = true;
+    const RenderReport report = run(options);
+    EXPECT_EQ(report.frames.size(), report.frame_ms.size());
+}
+
 TEST(Renderer, ChecksumDependsOnWhatIsDrawnAndNotOnHow) {
     RenderOptions options = small();
     const std::string checksum = run(options).checksum;

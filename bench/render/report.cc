@@ -38,6 +38,7 @@ nlohmann::ordered_json RenderReport::to_json() {
         json["gpu_p50_ms"] = gpu_ms.percentile(50);
         json["gpu_p99_ms"] = gpu_ms.percentile(99);
     }
+    if (options.report_frames) json["frame_ms"] = frames;
     json["late_frames"] = late_frames;
     json["checksum"] = checksum;
     json["checked_frames"] = checked_frames;

@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "bench/common/samples.h"
@@ -16,6 +17,7 @@ struct RenderReport {
     RenderOptions options;  // with the iterations that were used
     GpuInfo gpu;
     Samples frame_ms;             // from one frame's completion to the next one's
+    std::vector<double> frames;   // with --report-frames: frame_ms in order
     Samples latency_ms;           // from the start of recording a frame to its completion
     Samples gpu_ms;               // on the GPU, drawing and copying; empty where it has no timestamps
     uint64_t late_frames = 0;     // paced frames that completed after their successor was due

@@ -41,6 +41,55 @@ def good():
     }
 
 
+def good_tuner_sim():
+    share = summary(0.999, 0.99, 1.0)
+    base = {"renderer_fps": summary(60.0), "compute_rate": summary(40.0), "attainment": share}
+    against = {**base, "attainment_vs_oracle": share, "throughput_vs_oracle": share}
+    tuned = {**against, "reversals_per_min": summary(0.0), "convergence_s": summary(0.2), "convergence_frames": summary(7)}
+    configs = {
+        "partitioned": {**base, "quota_tpcs": summary(22)},
+        "tuned": tuned,
+        "additive-increase": {**against, "reversals_per_min": summary(60.0)},
+        "shared": against,
+    }
+    return {
+        **good(),
+        "experiment": "tuner_sim",
+        "gpu": "simulated",
+        "runs": 200,
+        "rows": [
+            {"case": "steady", "config": config, "metrics": copy.deepcopy(metrics), "xids": 0, "note": ""}
+            for config, metrics in configs.items()
+        ],
+    }
+
+
+class CheckTunerSim(unittest.TestCase):
+    def assert_fault(self, change, words):
+        document = good_tuner_sim()
+        change(document)
+        faults = check_results.check_document(document, "tuner_sim")
+        self.assertTrue(any(words in fault for fault in faults), f"'{words}' not in {faults}")
+
+    def test_good(self):
+        self.assertEqual(check_results.check_document(good_tuner_sim(), "tuner_sim"), [])
+
+    def test_faults(self):
+        self.assert_fault(lambda d: d.update(runs=20), "20 seeds")
+        self.assert_fault(lambda d: d.update(gpu="NVIDIA H200"), "is not 'simulated'")
+        self.assert_fault(lambda d: d["rows"].pop(2), "lacks additive-increase")
+        self.assert_fault(lambda d: d["rows"][1].update(config="time-slicing"), "is none of")
+        self.assert_fault(lambda d: d["rows"][1]["metrics"].pop("reversals_per_min"), "'reversals_per_min' is missing")
+        self.assert_fault(lambda d: d["rows"][1]["metrics"].pop("attainment_vs_oracle"), "does not go with")
+        self.assert_fault(lambda d: d["rows"][1]["metrics"].pop("convergence_s"), "go together")
+        self.assert_fault(lambda d: d["rows"][3]["metrics"].update(attainment=summary(1.2)), "is not a fraction")
+
+    def test_additive_increase_is_of_tuner_sim_only(self):
+        document = good()
+        document["rows"][3]["config"] = "additive-increase"
+        self.assertTrue(check_results.check_document(document, "corun"))
+
+
 class CheckDocument(unittest.TestCase):
     def faults(self, change=None, name="corun"):
         document = good()

@@ -67,7 +67,9 @@ class Corun(unittest.TestCase):
         self.assertIn("99.0 %", out)
         self.assertIn("90.0 %", out)
         self.assertIn("ok     two-process: compute's rate 0.900 of alone", out)
-        self.assertNotIn("partitioned", out)
+        self.assertIn("partitioned (VUDA)", out)
+        self.assertIn("; compute on 2 of 3 TPCs", document["rows"][4]["note"])
+        self.assertNotIn("TPCs", shared["note"])
         # Interleaved: every configuration once before any comes again.
         runs = [line for line in err.splitlines() if ", run " in line]
         self.assertEqual([line.split(", ")[1] for line in runs], list(matrix.CONFIGS) * 2)
@@ -87,7 +89,7 @@ class Corun(unittest.TestCase):
         self.assertEqual(status, 0, err)
         self.assertEqual(
             [(row["case"], row["config"]) for row in self.result()["rows"]],
-            [(case, config) for case in ("one-process", "two-process-user") for config in matrix.CONFIGS],
+            [(case, config) for case in ("one-process", "two-process-user") for config in matrix.configs_of(case)],
         )
 
     def test_programs_that_the_user_cannot_reach_are_copied(self):
@@ -99,7 +101,7 @@ class Corun(unittest.TestCase):
     def test_merge_keeps_other_cases_of_the_same_set_up(self):
         self.assertEqual(self.corun("--cases", "two-process", "--runs", "1")[0], 0)
         self.assertEqual(self.corun("--cases", "one-process", "--runs", "1", "--merge")[0], 0)
-        self.assertEqual(len(self.result()["rows"]), 8)
+        self.assertEqual(len(self.result()["rows"]), 9)
         self.assertEqual(self.corun("--cases", "one-process", "--runs", "2", "--merge")[0], 0)
         self.assertEqual(len(self.result()["rows"]), 4)
 

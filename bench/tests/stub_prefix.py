@@ -36,13 +36,21 @@ def vudad():
 def vudactl():
     state = os.path.join(os.path.dirname(arguments[1]), "state")
     words = arguments[2:]
-    registered, attached = (os.path.join(state, kind) for kind in ("registered", "attached"))
+    registered, attached, split = (os.path.join(state, kind) for kind in ("registered", "attached", "split"))
+    if words[0] == "mode":
+        with open(split, "w") as file:
+            file.write(words[2])
+        os.chmod(split, 0o666)
+        return
     if words[0] == "status":
         answer = {"daemon": {"driver": {"note": "simulated GPU 'stub'"}}, "tsgs": [], "sessions": []}
+        mode = open(split).read() if os.path.exists(split) else "intra-sm"
+        partition = {"mode": mode, "applied_tpcs": 2 if mode == "inter-sm" else 3, "generation": 1, "topology": {"tpcs": 3}}
         if os.path.exists(registered):
-            answer["tsgs"].append({"name": open(registered).read()})
+            answer["tsgs"].append({"name": open(registered).read(), "partition": partition})
         if os.path.exists(attached):
-            answer["sessions"].append({"name": open(attached).read(), "attach_us": 12345, "channels_moved": 8})
+            answer["sessions"].append({"name": open(attached).read(), "attach_us": 12345, "channels_moved": 8,
+                                       "backend": "qmd-mask", "applied_generation": 1})
         print(json.dumps(answer))
         return
     attaches = os.path.join(state, "attaches")

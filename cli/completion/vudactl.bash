@@ -9,7 +9,7 @@ _vudactl() {
     local cur prev words cword
     _init_completion -n : || return
 
-    local commands="run status doctor driver detach metrics watch quota mode slo"
+    local commands="run status top watch metrics doctor driver detach quota mode slo bugreport"
     local command="" i
     for ((i = 1; i < cword; ++i)); do
         case ${words[i]} in
@@ -48,6 +48,13 @@ _vudactl() {
             case $prev in
                 --root) _filedir -d ;;
                 *) COMPREPLY=($(compgen -W "--json --root --help" -- "$cur")) ;;
+            esac
+            ;;
+        top) COMPREPLY=($(compgen -W "--once --interval --help" -- "$cur")) ;;
+        bugreport)
+            case $prev in
+                --output) _filedir ;;
+                *) COMPREPLY=($(compgen -W "--output --list --help" -- "$cur")) ;;
             esac
             ;;
         driver) COMPREPLY=($(compgen -W "list --json --help" -- "$cur")) ;;

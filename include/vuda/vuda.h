@@ -131,6 +131,69 @@ int vuda_detach(void);
  */
 int vuda_get_state(struct vuda_state* state);
 
+/* How the GPU is split between graphics and compute. */
+enum vuda_mode {
+    VUDA_MODE_INTRA_SM = 1, /* co-residency: compute may use every TPC (a pair of SMs, mostly), also beside graphics */
+    VUDA_MODE_INTER_SM = 2, /* separate TPCs: compute keeps off those that are left to graphics */
+    VUDA_MODE_SLICED = 3    /* turns, steered at the renderer's side */
+};
+
+/* For vuda_set_quota: let the tuner find it; no limit beyond what the mode implies. */
+#define VUDA_QUOTA_AUTO (UINT32_MAX - 1)
+#define VUDA_QUOTA_NONE UINT32_MAX
+/* Most TPCs that a GPU can have for VUDA. */
+#define VUDA_MAX_TPCS 256u
+
+enum vuda_backend {
+    VUDA_BACKEND_UNKNOWN = 0,
+    VUDA_BACKEND_NONE = 1,    /* nothing in this process can keep compute to a quota; `reason` says why */
+    VUDA_BACKEND_SCG = 2,     /* methods of the compute class, Turing to Ada */
+    VUDA_BACKEND_QMD_MASK = 3 /* a mask in each launch descriptor, Hopper and later */
+};
+
+/* 512 bytes. New members are added at the end only; `size` tells the library how much the caller knows. */
+struct vuda_partition {
+    uint32_t size;          /* in: sizeof(struct vuda_partition) */
+    int32_t mode;           /* enum vuda_mode in force; 0: nothing was asked for */
+    int32_t backend;        /* enum vuda_backend of this process */
+    uint32_t applied_tpcs;  /* TPCs that compute may use now; 0: not known */
+    uint32_t total_tpcs;    /* of the GPU; 0: not known */
+    uint32_t graphics_tpcs; /* those that can do graphics */
+    uint64_t generation;    /* changes of the split so far */
+    uint64_t launches;      /* kernels of this process that went through the partitioner */
+    char reason[472];       /* newest refusal or remark, else why the backend is not a better one; empty: neither */
+};
+
+/*
+ * Chooses the mode, or compute's share in TPCs (1 to VUDA_MAX_TPCS, VUDA_QUOTA_AUTO, VUDA_QUOTA_NONE), for the TSG that
+ * this process owns or shares. Shares are aligned to levels that take one TPC of each GPC at a time; what was applied
+ * is in vuda_get_partition and `vudactl status`. The last of several writers wins.
+ *
+ * When: any time. The wish reaches vudad when this process owns or shares a TSG, and is in force from the next kernel
+ * launch of each sharing process on; kernels that run, and CUDA graphs that were launched before, keep their TPCs.
+ * A refusal (more TPCs than the GPU has, no backend) comes later, in vuda_get_partition.
+ *
+ * VUDA_E_INVALID for what is no mode, for 0 and for numbers between VUDA_MAX_TPCS and VUDA_QUOTA_AUTO; otherwise as
+ * vuda_register.
+ */
+int vuda_set_mode(int mode);
+int vuda_set_quota(uint32_t tpcs);
+
+/*
+ * Fills `partition`, whose `size` the caller has set. Works with and without libvuda_preload.so.
+ * VUDA_E_INVALID: NULL, or a size smaller than the first version of the structure (512).
+ */
+int vuda_get_partition(struct vuda_partition* partition);
+
+/*
+ * Mark a step of work whose latency matters, such as one inference: the tuner and `vudactl status` go by the time from
+ * begin to end. `id` ties the two together; up to 256 consecutive ids may be open at a time, and begin and end may come
+ * from different threads. Costs below a microsecond each, and next to nothing when nobody listens. An end without its
+ * begin is ignored.
+ */
+void vuda_step_begin(uint64_t id);
+void vuda_step_end(uint64_t id);
+
 /*
  * What went wrong in the last failed call of this thread, and what to do next: one line of text, "" before any failure.
  * Valid until the next failed call of this thread. Never NULL.

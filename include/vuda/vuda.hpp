@@ -39,6 +39,46 @@ inline State get_state() {
     return State{static_cast<vuda_sharing_state>(raw.state), raw.name, raw.channels, raw.reason};
 }
 
+struct Partition {
+    vuda_mode mode{};  // 0: nothing was asked for
+    vuda_backend backend = VUDA_BACKEND_UNKNOWN;
+    std::uint32_t applied_tpcs = 0;
+    std::uint32_t total_tpcs = 0;
+    std::uint32_t graphics_tpcs = 0;
+    std::uint64_t generation = 0;
+    std::uint64_t launches = 0;
+    std::string reason;
+};
+
+inline Partition get_partition() {
+    vuda_partition raw{};
+    raw.size = sizeof raw;
+    vuda_get_partition(&raw);  // cannot fail: the size is right
+    return Partition{static_cast<vuda_mode>(raw.mode),
+                     static_cast<vuda_backend>(raw.backend),
+                     raw.applied_tpcs,
+                     raw.total_tpcs,
+                     raw.graphics_tpcs,
+                     raw.generation,
+                     raw.launches,
+                     raw.reason};
+}
+
+inline Outcome set_mode(vuda_mode mode) { return Outcome(vuda_set_mode(mode)); }
+inline Outcome set_quota(std::uint32_t tpcs) { return Outcome(vuda_set_quota(tpcs)); }
+
+// One marked step: from construction to destruction.
+class Step {
+ public:
+    explicit Step(std::uint64_t id) : id_(id) { vuda_step_begin(id_); }
+    ~Step() { vuda_step_end(id_); }
+    Step(const Step&) = delete;
+    Step& operator=(const Step&) = delete;
+
+ private:
+    std::uint64_t id_;
+};
+
 // A wish to share that lasts as long as the object: its end is vuda_detach(). Keep one per process, and keep it at
 // least until the GPU context that it is for exists.
 class Sharing {

@@ -3,9 +3,12 @@
 
 #include <vulkan/vulkan_core.h>
 
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+
+#include "shim/layer/frame_times.h"
 
 namespace vuda::layer {
 
@@ -18,6 +21,17 @@ struct InstanceDispatch {
 struct DeviceDispatch {
     PFN_vkGetDeviceProcAddr get_device_proc_addr = nullptr;
     PFN_vkDestroyDevice destroy_device = nullptr;
+};
+
+// What frames are timed by, of a device whose process shares it.
+struct TimedDispatch {
+    PFN_vkQueueSubmit queue_submit = nullptr;
+    PFN_vkQueueSubmit2 queue_submit2 = nullptr;
+    PFN_vkQueueSubmit2 queue_submit2_khr = nullptr;
+    PFN_vkQueuePresentKHR queue_present = nullptr;
+    PFN_vkWaitForFences wait_for_fences = nullptr;
+    PFN_vkGetFenceStatus get_fence_status = nullptr;
+    std::shared_ptr<FrameTimes> times;
 };
 
 // The loader writes its dispatch pointer into the first word of every dispatchable handle; an instance and its physical

@@ -2,7 +2,7 @@
 // TSG exists.
 //
 // A library of its own, apart from the preload: one object that is both LD_PRELOAD and Vulkan layer collides with the
-// loader. Nothing here runs after device creation.
+// loader. Nothing here runs after device creation, but in a process that shares its device: there frames are timed.
 #include <dlfcn.h>
 #include <vulkan/vk_layer.h>
 
@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "shim/layer/dispatch.h"
+#include "shim/layer/timed_calls.h"
 
 namespace vuda::layer {
 namespace {
@@ -95,11 +96,14 @@ VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const Vk
         return VK_ERROR_OUT_OF_HOST_MEMORY;
     }
     tell_preload();
+    // The preload has loaded libvuda.so by now, if this process was asked to share.
+    time_device(*device, next_device);
     return VK_SUCCESS;
 }
 
 VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice device, const VkAllocationCallbacks* allocator) {
     if (device == VK_NULL_HANDLE) return;
+    forget_timed_device(device);
     if (const auto dispatch = devices().take(device)) dispatch->destroy_device(device, allocator);
 }
 
@@ -127,6 +131,7 @@ PFN_vkVoidFunction own_instance_function(std::string_view name) {
 
 PFN_vkVoidFunction get_device_proc_addr(VkDevice device, const char* name) {
     if (const PFN_vkVoidFunction own = own_device_function(name)) return own;
+    if (const PFN_vkVoidFunction timed = timed_function(device, name)) return timed;
     const auto dispatch = devices().find(device);
     return dispatch ? dispatch->get_device_proc_addr(device, name) : nullptr;
 }

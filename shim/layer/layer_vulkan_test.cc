@@ -187,6 +187,33 @@ TEST_F(LayerVulkan, ProgramsWorkAndEachDeviceIsToldOnce) {
     EXPECT_EQ(calls() - start, expected_calls(2));
 }
 
+// Three frames: submitted with a fence that is waited for. With layer_test_libvuda.cc in the process each is timed,
+// else none.
+TEST_F(LayerVulkan, FramesAreTimedWhereLibvudaIsLoaded) {
+    VkDevice device = create_device(physical_);
+    VkQueue queue;
+    ::vkGetDeviceQueue(device, 0, 0, &queue);
+    VkFenceCreateInfo fence_info{};
+    fence_info.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
+    VkFence fence;
+    ASSERT_EQ(::vkCreateFence(device, &fence_info, nullptr, &fence), VK_SUCCESS);
+    for (int frame = 0; frame < 3; ++frame) {
+        ASSERT_EQ(::vkQueueSubmit(queue, 0, nullptr, fence), VK_SUCCESS);
+        ASSERT_EQ(::vkWaitForFences(device, 1, &fence, VK_TRUE, UINT64_MAX), VK_SUCCESS);
+        ASSERT_EQ(::vkResetFences(device, 1, &fence), VK_SUCCESS);
+    }
+    ::vkDestroyFence(device, fence, nullptr);
+    ::vkDestroyDevice(device, nullptr);
+
+    int (*samples)(uint32_t) = nullptr;
+    void* found = ::dlsym(RTLD_DEFAULT, "layer_test_samples");
+    std::memcpy(&samples, &found, sizeof samples);
+    if (std::getenv("LAYER_TEST_SAMPLES") == nullptr) return;
+    ASSERT_NE(samples, nullptr);
+    EXPECT_EQ(samples(1), 3);
+    EXPECT_EQ(samples(2), 2);
+}
+
 TEST_F(LayerVulkan, TwoInstances) {
     const int start = calls();
     VkInstance other = create_instance();

@@ -7,8 +7,6 @@
 namespace vuda::shim {
 namespace {
 
-constexpr uint64_t kPage = 4096;
-
 // Offered buffers in address order, whole pages, nothing twice.
 std::vector<OfferedBuffer> tidy(std::vector<OfferedBuffer> buffers) {
     std::erase_if(buffers, [](const OfferedBuffer& b) {

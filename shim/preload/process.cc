@@ -147,6 +147,7 @@ void Process::read_driver() {
     options.bootstrap = bootstrap != nullptr && bootstrap->available();
     redirector_ = std::make_unique<Redirector>(*driver_.abi, options);
     calls_ = std::make_unique<RmCalls>(files_, *driver_.abi);
+    host_channel_ = std::make_unique<HostChannel>(files_, *calls_, *driver_.abi);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -330,6 +331,22 @@ void Process::start_session() {
     };
     callbacks.guard_fd = [](void* context, int fd, int guarded) {
         static_cast<Process*>(context)->marks_->set_guard(fd, guarded != 0);
+    };
+    callbacks.host_control = [](void* context, uint32_t command, void* params, uint32_t size) {
+        auto* self = static_cast<Process*>(context);
+        const std::lock_guard busy(self->files_busy_);
+        const Host host = self->host();
+        if (host.client == 0 || host.subdevice == 0) return rm::nv::kObjectNotFound;
+        return self->calls_->control(host.file, host.client, host.subdevice, command, params, size);
+    };
+    callbacks.host_compute_class = [](void* context) {
+        auto* self = static_cast<Process*>(context);
+        const std::lock_guard busy(self->files_busy_);
+        return self->host_channel_ != nullptr ? self->host_channel_->compute_class(self->host()) : 0u;
+    };
+    callbacks.host_methods = [](void* context, const uint32_t* pairs, uint32_t count, uint64_t* ns,
+                                vuda_private_error* error) {
+        return static_cast<Process*>(context)->host_methods(pairs, count, ns, error);
     };
     session_.start(&callbacks, driver_version_);
 }
@@ -515,6 +532,36 @@ void Process::device_created() {
 
 // ---------------------------------------------------------------------------------------------------------------------
 // The renderer's side: called by libvuda's thread when somebody attaches
+
+Host Process::host() const {
+    const std::lock_guard lock(mutex_);
+    return redirector_ != nullptr ? redirector_->host() : Host{};
+}
+
+int Process::host_methods(const uint32_t* pairs, uint32_t count, uint64_t* ns, vuda_private_error* error) {
+    Error why{Code::kResourceExhausted, "out of memory", {}};
+    try {
+        std::vector<partition::Method> methods;
+        for (uint32_t i = 0; i < count; ++i) methods.push_back({pairs[2 * i], pairs[2 * i + 1]});
+        // A program that closes its files meanwhile waits: at most as long as the GPU may take.
+        const std::lock_guard busy(files_busy_);
+        const Host at = host();
+        Result<std::chrono::nanoseconds> took =
+            host_channel_ != nullptr ? host_channel_->run(at, methods)
+                                     : Error{Code::kFailedPrecondition, "the driver is not supported", {}};
+        if (took) {
+            *ns = static_cast<uint64_t>(took->count());
+            return 0;
+        }
+        why = took.error();
+    } catch (...) {  // as `why` says
+    }
+    *error = {};
+    error->code = static_cast<int>(why.code);
+    std::snprintf(error->text, sizeof error->text, "%s", why.text.c_str());
+    std::snprintf(error->hint, sizeof error->hint, "%s", why.hint.c_str());
+    return -1;
+}
 
 int Process::export_host(uint64_t held, vuda_private_handles* out, vuda_private_error* error) {
     const auto fail = [&](Code code, const char* text) {

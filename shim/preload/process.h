@@ -22,6 +22,7 @@
 #include "rm/driver_table.h"
 #include "shim/preload/call_runner.h"
 #include "shim/preload/fd_table.h"
+#include "shim/preload/host_channel.h"
 #include "shim/preload/late_session.h"
 #include "shim/preload/redirector.h"
 #include "shim/preload/rm_calls.h"
@@ -80,6 +81,8 @@ class Process : public RedirectorAccess, public Attacher {
     void start_session();
     void deliver_notices();
     void deliver(const Notice& notice);
+    Host host() const;
+    int host_methods(const uint32_t* pairs, uint32_t count, uint64_t* ns, vuda_private_error* error);
     int export_host(uint64_t held, vuda_private_handles* out, vuda_private_error* error);
     uint32_t subdevice_control(uint32_t command, void* params, uint32_t size);
     Result<std::vector<vuda_private_handle>> export_all(const Host& host);
@@ -91,10 +94,11 @@ class Process : public RedirectorAccess, public Attacher {
     char driver_version_[32] = {};
     unsigned uvm_major_ = 0;
     std::unique_ptr<RmCalls> calls_;  // null: the driver is not supported, everything passes through
+    std::unique_ptr<HostChannel> host_channel_;  // null as calls_
     LateSession session_;
 
     std::mutex files_busy_;
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::condition_variable changed_;
     uint64_t generation_ = 0;
     std::unique_ptr<Redirector> redirector_;

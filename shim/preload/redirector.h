@@ -187,7 +187,10 @@ struct Host {
     uint32_t client = 0;
     uint32_t device = 0;
     uint32_t device_instance = 0;  // RM's number; equal for all clients of one GPU
+    uint32_t subdevice = 0;        // 0: the client has none
+    uint32_t va_space = 0;
     uint32_t tsg = 0;
+    uint32_t ctxshare = 0;         // VEID 0; 0: it has none
     uint64_t order = 0;            // number of the TSG, never used again
     Reason unfit = Reason::kNone;  // why it cannot be shared
     uint32_t channels = 0;         // in the TSG, moved ones of this process included

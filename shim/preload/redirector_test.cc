@@ -103,7 +103,14 @@ TEST_F(RedirectorTest, MovesEveryChannelOfTheProcessIntoItsOwnRenderer) {
 TEST_F(RedirectorTest, MovesChannelsIntoAnotherProcesssRenderer) {
     p_.redirector.set_wishes(across());
     p_.offer_host();
+    EXPECT_EQ(p_.redirector.sharing_subdevice().client, 0u) << "nothing shares yet";
     p_.start_context();
+    // Where questions about the GPU go: the subdevice of the context that shares.
+    uint32_t subdevice = 0x5c000003;
+    ASSERT_EQ(p_.alloc(kCudaFile, p_.cu, p_.cu_device, &subdevice, rm::cls::kSubdevice), 0u);
+    EXPECT_EQ(p_.redirector.sharing_subdevice().client, p_.cu);
+    EXPECT_EQ(p_.redirector.sharing_subdevice().file, kCudaFile);
+    EXPECT_EQ(p_.redirector.sharing_subdevice().object, subdevice);
 
     ASSERT_EQ(p_.asked.size(), 1u);
     EXPECT_EQ(p_.asked[0].gpu, p_.gpu);

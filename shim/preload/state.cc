@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace vuda::shim {
-namespace {
-
-constexpr uint64_t kPage = 4096;
-
-}  // namespace
 
 bool Client::has_handle(uint32_t handle) const {
     return devices.contains(handle) || subdevices.contains(handle) || va_spaces.contains(handle) ||
@@ -74,6 +69,14 @@ Host Redirector::State::host() const {
     const Client& owner = clients.at(host.client);
     host.file = owner.file;
     host.device = tsg->device;
+    host.va_space = tsg->va_space;
+    for (const auto& [subdevice, device] : owner.subdevices) {
+        if (device == tsg->device) host.subdevice = subdevice;
+    }
+    host.ctxshare = tsg->injected;
+    for (const auto& [handle, ctxshare] : owner.ctxshares) {
+        if (ctxshare.tsg == host.tsg && ctxshare.veid == 0) host.ctxshare = handle;
+    }
     host.order = tsg->order;
     const auto device = owner.devices.find(tsg->device);
     if (device != owner.devices.end()) host.device_instance = device->second;

@@ -13,6 +13,8 @@ namespace vuda::shim {
 
 using Bytes = std::span<const uint8_t>;
 
+inline constexpr uint64_t kPage = 4096;  // what addresses and lengths of mappings are multiples of
+
 // An address space; DUP_OBJECT makes several handles name one.
 struct VaSpace {
     bool external = false;  // page tables belong to UVM: a CUDA client's

@@ -321,6 +321,7 @@ void Gpu::launch(Channel& channel, const work::Launch& launch) {
     kernel.block_ns = launch.block_ns;
     kernel.blocks_per_sm = std::clamp(launch.blocks_per_sm, 1u, 64u);
     kernel.shared_memory = launch.shared_memory;
+    kernel.sm_bound = std::min(launch.sm_bound_permille, 1000u) / 1000.0;
     kernel.bandwidth = std::min(launch.bandwidth_permille, 1000u) / 1000.0;
     const Params& params = engine_.params();
     if (kernel.shared_memory > params.scg_serial_max && !rules_.on(Rule::kFaultSharedMemory))
@@ -333,7 +334,8 @@ void Gpu::launch(Channel& channel, const work::Launch& launch) {
         for (size_t i = 0; i < mask.size(); i++) mask.set(i, ((launch.disabled_tpcs[i / 32] >> (i % 32)) & 1) != 0);
         kernel.disabled_tpcs = mask;
     }
-    submit(channel, kernel, Nothing{});
+    const uint64_t address = (uint64_t{launch.report_high} << 32) | launch.report_low;
+    submit(channel, kernel, address == 0 ? Effect{Nothing{}} : Effect{Report{address}});
 }
 
 void Gpu::frame(Channel& channel, const uint32_t* data, uint32_t count) {
@@ -420,9 +422,25 @@ void Gpu::collect() {
             pending_.erase(it);
             if (done.status != WorkStatus::kDone) continue;
             if (pending.channel->dead && rules_.on(Rule::kDeadTsgStaysDead)) continue;
-            carry_out(*pending.channel, pending.effect);
+            if (const auto* asked = std::get_if<Report>(&pending.effect)) {
+                report(*pending.channel, asked->address, done.sms);
+            } else {
+                carry_out(*pending.channel, pending.effect);
+            }
         }
     }
+}
+
+void Gpu::report(Channel& channel, uint64_t address, const SmSet& sms) {
+    uint64_t offset = 0;
+    const VaMapping* mapping = channel.vas->lookup(address, sizeof(work::Whereabouts), &offset);
+    if (mapping == nullptr || (address & 3) != 0)
+        return mmu_fault(channel, "GPC0 GPCCLIENT_T1_0", address, "VIRT_WRITE");
+    work::Whereabouts found{};
+    const TpcSet tpcs = engine_.topology().tpcs_of(sms);
+    for (size_t i = 0; i < sms.size(); i++) found.sms[i / 32] |= static_cast<uint32_t>(sms.test(i)) << (i % 32);
+    for (size_t i = 0; i < tpcs.size(); i++) found.tpcs[i / 32] |= static_cast<uint32_t>(tpcs.test(i)) << (i % 32);
+    mapping->held()->store->write(offset, &found, sizeof found);
 }
 
 void Gpu::carry_out(Channel& channel, const Effect& effect) {

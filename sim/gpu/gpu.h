@@ -96,8 +96,11 @@ class Gpu {
     struct Point {
         work::ControlBuffer buffer{};
     };
+    struct Report {
+        uint64_t address = 0;
+    };
     struct Nothing {};
-    using Effect = std::variant<Nothing, Release, Check, Method, Point>;
+    using Effect = std::variant<Nothing, Release, Check, Method, Point, Report>;
     struct Pending {
         Channel* channel = nullptr;
         Effect effect;
@@ -116,6 +119,7 @@ class Gpu {
     void release(Channel& channel, const Release& release);
     void check(Channel& channel, const work::Launch& launch);
     void run_method(Channel& channel, const Method& method);
+    void report(Channel& channel, uint64_t address, const SmSet& sms);
     void mmu_fault(Channel& channel, const char* unit, uint64_t address, const char* access);
     void collect();
     void write_time();

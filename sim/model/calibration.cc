@@ -189,6 +189,41 @@ void add_h200(Calibration& out) {
     add("one TSG, mask takes others than the graphics TPCs", "latency p99, ms", 10.7, stuck.latency_p99_ms, 0.8, false,
         1);
 
+    // Grids of one wave: on all 132 SMs, and on the 128 that cannot do graphics. corun-all-sms.json and corun.json.
+    // That renderer copies each image to the host, in which time no draw holds the graphics TPCs.
+    const RendererSpec read_back = h200_renderer(9'680'000, 330'000);
+    const ScenarioResult read_back_alone = run(read_back, {}, Sharing::kTimeSliced);
+    for (const uint32_t blocks : {1056u, 1024u}) {
+        const std::string grid = std::to_string(blocks) + " blocks";
+        ComputeSpec one_wave = h200_grid(blocks);
+        const ScenarioResult alone = run({}, one_wave, Sharing::kTimeSliced);
+        const auto percent = [&](const std::string& situation, const ScenarioResult& result, double renderer_percent,
+                                 double compute_percent, double p99_times, double tolerance, bool fitted) {
+            add(situation, "frames/s, % of alone", renderer_percent,
+                100 * result.frames_per_s / read_back_alone.frames_per_s, tolerance, fitted, 1);
+            add(situation, "kernels/s, % of alone", compute_percent, 100 * result.kernels_per_s / alone.kernels_per_s,
+                tolerance, fitted, 1);
+            add(situation, "latency p99, times alone", p99_times, result.latency_p99_ms / alone.latency_p99_ms, 0.03,
+                false, 2);
+        };
+        if (blocks == 1056) {
+            percent("one TSG, " + grid, run(read_back, one_wave, Sharing::kOneTsg), 96.0, 89.3, 1.12, 1.5, kFitted);
+        } else {
+            percent("one TSG, " + grid, run(read_back, one_wave, Sharing::kOneTsg), 99.3, 100.1, 1.00, 1.5, false);
+        }
+    }
+
+    // The same renderer beside a grid of many waves that is kept to each level in turn.
+    const Topology topology = *Topology::preset("h200");
+    ComputeSpec many = h200_grid(8 * 8 * 132, 8);
+    const double many_alone = run({}, many, Sharing::kTimeSliced).kernels_per_s;
+    for (const int quota : topology.balanced_quotas()) {
+        many.kernel.disabled_tpcs = topology.all_tpcs() & ~topology.compute_tpcs(quota);
+        const ScenarioResult result = run(read_back, many, Sharing::kOneTsg);
+        out.masks.push_back({quota, 100 * result.frames_per_s / read_back_alone.frames_per_s,
+                             100 * result.kernels_per_s / many_alone, 100.0 * quota / topology.tpc_count()});
+    }
+
     ComputeSpec serial = h200_fma();  // longer blocks: 660 kernels/s beside the renderer
     serial.kernel.block_ns = 215'600;
     serial.kernel.shared_memory = 48'128;
@@ -248,6 +283,14 @@ ComputeSpec h200_fma() {
     return {.kernel = {.blocks = 6 * 132, .block_ns = 119'000}, .in_flight = 1, .gap_ns = 6'000};
 }
 
+ComputeSpec h200_grid(uint32_t blocks, int waves) {
+    // 8 blocks of 256 threads fill an SM. What does not fit on 128 SMs runs in a second round, with an SM to itself and
+    // so eight times as fast: 0.72 ms becomes 0.81 ms.
+    return {.kernel = {.blocks = blocks, .block_ns = 711'000 / waves, .blocks_per_sm = 8, .sm_bound = 1.0},
+            .in_flight = 1,
+            .gap_ns = 6'000};
+}
+
 Calibration calibrate() {
     Calibration calibration;
     add_4090(calibration);
@@ -277,6 +320,14 @@ std::string to_markdown(const Calibration& calibration) {
                number(row.fragment_graphics, 1) + " | " + number(row.fragment_compute, 1) + " | " +
                number(row.fragment_graphics + row.fragment_compute, 1) + " |\n";
     }
+    out +=
+        "\nSimulated levels of the H200 preset (launch masks, mode inter-SM), rates in % of each program alone:\n\n"
+        "| TPCs for compute | graphics | CUDA | TPCs of 66, % |\n"
+        "| --- | --- | --- | --- |\n";
+    for (const MaskRow& row : calibration.masks) {
+        out += "| " + std::to_string(row.quota) + " | " + number(row.graphics, 1) + " | " + number(row.compute, 1) +
+               " | " + number(row.proportional, 1) + " |\n";
+    }
     return out;
 }
 
@@ -301,6 +352,14 @@ std::string to_json(const Calibration& calibration) {
                ", \"vertex_compute\": " + number(row.vertex_compute, 2) +
                ", \"fragment_graphics\": " + number(row.fragment_graphics, 2) +
                ", \"fragment_compute\": " + number(row.fragment_compute, 2) + "}";
+        separator = ",\n";
+    }
+    out += "\n  ],\n  \"masks\": [";
+    separator = "\n";
+    for (const MaskRow& row : calibration.masks) {
+        out += separator;
+        out += "    {\"quota\": " + std::to_string(row.quota) + ", \"graphics\": " + number(row.graphics, 2) +
+               ", \"compute\": " + number(row.compute, 2) + ", \"proportional\": " + number(row.proportional, 2) + "}";
         separator = ",\n";
     }
     out += "\n  ]\n}\n";

@@ -29,9 +29,17 @@ struct SweepRow {
     double fragment_graphics = 0, fragment_compute = 0;
 };
 
+// One level of a GPU on which only masks steer compute (H200), rates as per cent of each program alone.
+struct MaskRow {
+    int quota = 0;
+    double graphics = 0, compute = 0;
+    double proportional = 0;  // the quota's share of all TPCs
+};
+
 struct Calibration {
     std::vector<CalibrationRow> rows;
     std::vector<SweepRow> sweep;  // quotas 1 to 53
+    std::vector<MaskRow> masks;
 };
 
 // The workloads that stand for the measured ones.
@@ -40,6 +48,8 @@ RendererSpec fragment_bound_scene();  // likewise
 ComputeSpec synthetic_cuda();         // RTX 4090, runs without a pause
 RendererSpec h200_renderer(TimeNs frame_ns, TimeNs gap_ns);
 ComputeSpec h200_fma();  // 0.72 ms, synchronises after each kernel
+// 8 blocks an SM, bound by its throughput; `waves` rounds on a full GPU take 0.72 ms.
+ComputeSpec h200_grid(uint32_t blocks, int waves = 1);
 
 // Runs everything; takes a second or two of real time.
 Calibration calibrate();

@@ -31,6 +31,7 @@ Status check_work(const Work& work, const Topology& topology) {
         if (kernel->block_ns < 0) return invalid("a block takes less than no time");
         if (kernel->blocks_per_sm < 1 || kernel->blocks_per_sm > kSmUnits)
             return invalid("blocks_per_sm is not in [1, 64]");
+        if (!is_share(kernel->sm_bound)) return invalid("a kernel's sm_bound is not in [0, 1]");
         if (!is_share(kernel->bandwidth)) return invalid("a kernel's bandwidth is not in [0, 1]");
         if (kernel->disabled_tpcs && (topology.all_tpcs() & ~*kernel->disabled_tpcs).none()) {
             return invalid("the mask disables every TPC");

@@ -27,6 +27,7 @@ struct Item {
     size_t next_draw = 0;          // Frame: first draw that has not started
     uint32_t blocks_unplaced = 0;  // Kernel
     uint32_t blocks_running = 0;   // Kernel
+    bool beside_draw = false;      // Kernel: a draw ran when it started
 };
 
 struct Tsg;
@@ -135,6 +136,7 @@ class Engine::Impl {
     void start_units(Tsg& tsg);
     bool start_front(Channel& channel);  // true: something started or ended
     bool start_draw(Channel& channel, Item& item, const Frame& frame);
+    double fullest(const Placement& placement) const;
     bool start_wave(Channel& channel, Item& item, const Kernel& kernel);
     void end_draw_part();
     void end_wave(size_t index);

@@ -136,8 +136,25 @@ bool Engine::Impl::start_draw(Channel& channel, Item& item, const Frame& frame) 
     draw_.serial = ++draw_serial_;
     draw_.part = GraphicsPart::kVertex;
     draw_.left_ns = jittered(draw.vertex_ns);
+    if (topology_.graphics_limited()) {
+        double longest = 0;
+        for (const Wave& wave : waves_) {
+            if ((wave.placement.sms & graphics_sms_).any()) longest = std::max(longest, wave.left_ns);
+        }
+        draw_.left_ns += std::min(longest, static_cast<double>(params_.regain_ns));
+    }
     item.sms |= topology_.sms_of(graphics_tpcs_now(*channel.tsg));
     return true;
+}
+
+// How full the fullest SM of a placement is, (0, 1]: its blocks end last. Company that comes or goes later is not
+// followed.
+double Engine::Impl::fullest(const Placement& placement) const {
+    uint32_t units = 0;
+    for (int sm = 0; sm < topology_.sm_count(); ++sm) {
+        if (placement.sms.test(static_cast<size_t>(sm))) units = std::max(units, occupancy_.used_units(sm));
+    }
+    return static_cast<double>(units) / kSmUnits;
 }
 
 bool Engine::Impl::start_wave(Channel& channel, Item& item, const Kernel& kernel) {
@@ -153,15 +170,29 @@ bool Engine::Impl::start_wave(Channel& channel, Item& item, const Kernel& kernel
         stop_tsg(tsg, FaultKind::kNoEligibleTpc, channel.id, item.cookie);
         return true;
     }
-    // Without a mask the distributor avoids the few graphics TPCs while a draw holds them; a mask overrides that, and
-    // the blocks that land there get no cycles until the draw is over (seen on an H200 as a p99 of one frame).
-    SmSet behind_draw;
-    if (topology_.graphics_limited() && draw_.channel != nullptr && !inter) {
-        if (kernel.disabled_tpcs) behind_draw = eligible & graphics_sms_;
+    // Without a mask the distributor avoids the few graphics TPCs: a kernel that starts beside a draw keeps off them
+    // for good, one that starts between draws takes them last. A mask overrides that, and the blocks that land there
+    // while a draw runs get no cycles until it is over (seen on an H200 as a p99 of one frame).
+    SmSet last;
+    uint64_t stuck_behind = 0;
+    if (topology_.graphics_limited() && !inter) {
+        if (item.start < 0) item.beside_draw = draw_.channel != nullptr;
+        const SmSet graphics = eligible & graphics_sms_;
         eligible &= ~graphics_sms_;
+        if (kernel.disabled_tpcs) {
+            // The mask's order is by number: no TPC is the last.
+            if (draw_.channel == nullptr) {
+                eligible |= graphics;
+            } else {
+                last = graphics;
+                stuck_behind = draw_.serial;
+            }
+        } else if (!item.beside_draw && draw_.channel == nullptr) {
+            last = graphics;
+        }
     }
 
-    const auto place = [&](const SmSet& where, uint64_t stuck_behind) {
+    const auto place = [&](const SmSet& where, uint64_t stuck) {
         if (item.blocks_unplaced == 0 || !occupancy_.any_room(where)) return false;
         const Placement placement = occupancy_.place(item.blocks_unplaced, kernel.blocks_per_sm, where);
         if (placement.blocks == 0) return false;
@@ -173,11 +204,14 @@ bool Engine::Impl::start_wave(Channel& channel, Item& item, const Kernel& kernel
             ++stats_.kernel_starts;
         }
         ++stats_.waves;
-        waves_.push_back({&channel, placement, jittered(kernel.block_ns), 0, stuck_behind});
+        const double left = jittered(kernel.block_ns) * (1.0 - kernel.sm_bound * (1.0 - fullest(placement)));
+        waves_.push_back({&channel, placement, left, 0, stuck});
         return true;
     };
-    const bool stuck = place(behind_draw, draw_.serial);
-    return place(eligible, 0) || stuck;
+    // Blocks behind a draw come first, so that they are there whatever the grid's size is.
+    const bool behind = stuck_behind != 0 && place(last, stuck_behind);
+    const bool placed = place(eligible, 0);
+    return (stuck_behind == 0 && place(last, 0)) || placed || behind;
 }
 
 void Engine::Impl::end_draw_part() {

@@ -38,6 +38,9 @@ struct Params {
     double bandwidth_efficiency = 1.0;       // (0, 1]
     double bandwidth_graphics_weight = 0.5;  // (0, 1)
 
+    // GPUs with few graphics TPCs: a draw that finds blocks there waits for them and then as long again, up to this.
+    TimeNs regain_ns = 0;
+
     int default_inter_quota = 0;  // inter-SM mode without a quota; 0 means half of the TPCs
 
     // Rules of SCG for a kernel in a TSG with a graphics channel, bytes of shared memory per block

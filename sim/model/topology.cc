@@ -28,20 +28,20 @@ const std::vector<Preset>& presets() {
     return all;
 }
 
-Error invalid(std::string text) { return Error{Code::kInvalidArgument, std::move(text), {}}; }
+Error unusable(std::string text) { return Error{Code::kInvalidArgument, std::move(text), {}}; }
 
 }  // namespace
 
 Result<Topology> Topology::make(std::string name, std::vector<int> tpcs_per_gpc, int sms_per_tpc, TpcSet graphics_tpcs,
                                 ScgControl scg, ScgMode default_mode) {
-    if (tpcs_per_gpc.empty()) return invalid("a GPU needs at least one GPC");
-    if (sms_per_tpc < 1) return invalid("sms_per_tpc is below 1");
+    if (tpcs_per_gpc.empty()) return unusable("a GPU needs at least one GPC");
+    if (sms_per_tpc < 1) return unusable("sms_per_tpc is below 1");
     for (int tpcs : tpcs_per_gpc) {
-        if (tpcs < 1 || tpcs > static_cast<int>(kMaxTpcs)) return invalid("a GPC needs 1 to 128 TPCs");
+        if (tpcs < 1 || tpcs > static_cast<int>(kMaxTpcs)) return unusable("a GPC needs 1 to 128 TPCs");
     }
     const int64_t tpcs = std::accumulate(tpcs_per_gpc.begin(), tpcs_per_gpc.end(), int64_t{0});
     if (tpcs > static_cast<int64_t>(kMaxTpcs) || tpcs * sms_per_tpc > static_cast<int64_t>(kMaxSms)) {
-        return invalid("at most 128 TPCs and 256 SMs are supported");
+        return unusable("at most 128 TPCs and 256 SMs are supported");
     }
 
     Topology topology;
@@ -54,7 +54,7 @@ Result<Topology> Topology::make(std::string name, std::vector<int> tpcs_per_gpc,
     for (int tpc = 0; tpc < topology.tpc_count_; ++tpc) topology.all_tpcs_.set(static_cast<size_t>(tpc));
     topology.graphics_tpcs_ = graphics_tpcs.none() ? topology.all_tpcs_ : graphics_tpcs;
     if ((topology.graphics_tpcs_ & ~topology.all_tpcs_).any())
-        return invalid("graphics_tpcs names a TPC that does not exist");
+        return unusable("graphics_tpcs names a TPC that does not exist");
 
     const int gpcs = topology.gpc_count();
     std::vector<int> gpc_first_sm(static_cast<size_t>(gpcs), 0);
@@ -101,7 +101,7 @@ Result<Topology> Topology::make(std::string name, std::vector<int> tpcs_per_gpc,
             ++took;
         }
     }
-    if (topology.quota_order_.empty()) return invalid("no TPC is left for compute beside one graphics TPC a GPC");
+    if (topology.quota_order_.empty()) return unusable("no TPC is left for compute beside one graphics TPC a GPC");
     return topology;
 }
 

@@ -34,8 +34,11 @@ struct Frame {
 
 struct Kernel {
     uint32_t blocks = 1;         // >= 1
-    TimeNs block_ns = 0;         // time of one block while its SM holds blocks of this kernel only, >= 0
+    TimeNs block_ns = 0;         // time of one block on an SM that is full of blocks of this kernel, >= 0
     uint32_t blocks_per_sm = 1;  // resident at once on one SM, 1 to 64
+    // How much of a block's time is the SM's throughput, [0, 1]: with 1 a block that has its SM to itself is
+    // blocks_per_sm times as fast, as arithmetic is; with 0 company costs nothing, as with waiting for memory.
+    double sm_bound = 0.0;
     // Bytes per block as the launch descriptor counts them: static + dynamic + 1,024 reserved.
     uint32_t shared_memory = 1024;
     double bandwidth = 0.0;  // share of the memory bandwidth used when the kernel fills the whole GPU, 0 to 1

@@ -76,9 +76,19 @@ struct Launch {
     uint32_t shared_memory;  // bytes per block as the launch descriptor counts: dynamic + static + 1,024
     uint32_t flags;          // kLaunch*
     uint32_t bandwidth_permille;
-    uint32_t disabled_tpcs[4];  // mask, with kLaunchMaskValid
+    uint32_t disabled_tpcs[4];   // mask, with kLaunchMaskValid
+    uint32_t sm_bound_permille;  // how much of a block's time is the SM's throughput (sim/model/work.h)
+    uint32_t report_low;         // where the kernel writes its Whereabouts; 0: it does not. 4-byte aligned
+    uint32_t report_high;
 };
-static_assert(sizeof(Launch) == 40);
+static_assert(sizeof(Launch) == 52);
+
+// What a kernel that reads %smid in each block would find out.
+struct Whereabouts {
+    uint32_t sms[8];   // bit s % 32 of word s / 32: a block ran on SM s
+    uint32_t tpcs[4];  // likewise
+};
+static_assert(sizeof(Whereabouts) == 48);
 inline constexpr uint32_t kLaunchControlState =
     1u << 0;  // needs the front end's state: any real kernel; an empty loop does not
 inline constexpr uint32_t kLaunchLocalMemory = 1u

@@ -10,6 +10,8 @@
 
 namespace vuda::sim {
 
+inline constexpr uint64_t kPage = 4096;  // what addresses and lengths of mappings are multiples of
+
 class RmCall {
  public:
     RmCall(ResourceManager& rm, const Caller& caller, Request& request, File& file)
@@ -81,6 +83,10 @@ class RmCall {
     uint32_t place_copy(Client& client, Handle parent, Handle& handle, uint32_t cls, const Payload& payload);
     void note_unschedulable(const Channel& channel);
     void fill_classes(Gpu& gpu, Bytes params, bool v2);
+
+    // shape.cc
+    uint32_t global_sm_order(const Gpu& gpu, Bytes params);
+    uint32_t gr_fs_info(const Gpu& gpu, Bytes params);
 
     // uvm.cc
     Outcome run_uvm(Bytes argument);

@@ -187,6 +187,8 @@ uint32_t RmCall::control_gpu(Client& owner, const Object& object, uint32_t cmd, 
             store(params, info);
             return rm::nv::kOk;
         }
+        case rm::ctrl::kGrGetGlobalSmOrder: return global_sm_order(gpu, params);
+        case rm::ctrl::kGrmgrGetGrFsInfo: return gr_fs_info(gpu, params);
         case 0x2080122a: {  // NV2080_CTRL_CMD_GR_GET_GPC_MASK {route, mask}
             store(params, (1u << gpu.engine().topology().gpc_count()) - 1, 16);
             return rm::nv::kOk;

@@ -33,6 +33,9 @@ Layout Layout::of(std::string_view version) {
     layout.map_external = short_map ? 1200 : 9264;
     layout.uvm_free = branch >= 590 ? 16 : 24;
     layout.uvm_unregister_channel = branch >= 590 ? 12 : 28;
+    layout.sm_id = branch <= 570   ? rm::kGlobalSmIdSize570
+                   : branch <= 575 ? rm::kGlobalSmIdSize575
+                                   : sizeof(rm::GlobalSmId);
     return layout;
 }
 

@@ -21,6 +21,7 @@ struct Layout {
     uint32_t map_external = 9264;          // 1200 up to 550.40.07
     uint32_t uvm_free = 24;                // 16 from 590
     uint32_t uvm_unregister_channel = 28;  // 12 from 590
+    uint32_t sm_id = 18;                   // an entry of GR_GET_GLOBAL_SM_ORDER: 12 up to 570, 14 with 575
 
     // From "MAJOR.MINOR[.PATCH]"; anything unreadable gives the defaults with that version text.
     static Layout of(std::string_view version);

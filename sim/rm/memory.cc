@@ -7,7 +7,6 @@ namespace vuda::sim {
 
 namespace {
 
-constexpr uint64_t kPage = 4096;
 constexpr uint64_t kVaLimit = (uint64_t{1} << 49) - 1;
 // Addresses that RM chooses are 64 KiB apart, as on hardware (the traces).
 constexpr uint64_t kVaStep = 0x10000;

@@ -9,7 +9,6 @@ namespace vuda::sim {
 
 namespace {
 
-constexpr uint64_t kPage = 4096;
 constexpr uint32_t kMaxGpus = 256;
 
 bool invalid_4k(uint64_t base, uint64_t length) {

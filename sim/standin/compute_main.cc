@@ -2,13 +2,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <thread>
 
+#include "rm/abi.h"
 #include "sim/standin/compute.h"
 #include "sim/standin/measure.h"
+#include "sim/standin/vuda.h"
 
 namespace {
 
@@ -28,17 +31,32 @@ struct Run {
     bool timed_out = false;
     bool verified = true;
     uint32_t xid = 0;
-    double seconds = 0;  // measured
+    double seconds = 0;      // measured
+    uint64_t astray = 0;     // kernels that ran on a TPC which their launch excluded
+    uint32_t last_tpcs = 0;  // how many TPCs the last kernel ran on
 };
+
+// Where the kernel ran, against where it was allowed to.
+void check_whereabouts(const work::Whereabouts& found, const work::Launch& launch, Run& out) {
+    bool astray = false;
+    out.last_tpcs = 0;
+    for (size_t i = 0; i < std::size(found.tpcs); i++) {
+        out.last_tpcs += static_cast<uint32_t>(std::popcount(found.tpcs[i]));
+        astray =
+            astray || ((launch.flags & work::kLaunchMaskValid) != 0 && (found.tpcs[i] & launch.disabled_tpcs[i]) != 0);
+    }
+    out.astray += astray ? 1 : 0;
+}
 
 work::Launch launch_of(const ComputeOptions& options, uint32_t sms) {
     work::Launch launch{};
     launch.blocks_per_sm = options.blocks_per_sm;
-    launch.blocks = options.blocks != 0 ? options.blocks : 2 * sms * options.blocks_per_sm;
+    launch.blocks = options.blocks != 0 ? options.blocks : options.waves * sms * options.blocks_per_sm;
     // --kernel-ms is what the whole kernel takes on an idle GPU: so many waves of blocks, one after the other.
     const uint32_t per_wave = std::max(1u, sms * options.blocks_per_sm);
     const uint32_t waves = (launch.blocks + per_wave - 1) / per_wave;
     launch.block_ns = static_cast<uint32_t>(options.kernel_ms * 1e6 / waves);
+    launch.sm_bound_permille = options.sm_bound_permille;
     launch.shared_memory = options.shared_memory;
     launch.bandwidth_permille = options.bandwidth_permille;
     if (!options.spin) launch.flags |= work::kLaunchControlState | work::kLaunchLocalMemory;
@@ -49,17 +67,25 @@ work::Launch launch_of(const ComputeOptions& options, uint32_t sms) {
     return launch;
 }
 
-void run(Compute& compute, uint32_t channel, const ComputeOptions& options, bool first, Run& out) {
+void run(Compute& compute, const Vuda& vuda, uint32_t channel, const ComputeOptions& options, bool first, Run& out) {
     constexpr std::chrono::milliseconds kLimit(10'000);
     Queue& queue = compute.queue(channel);
-    const work::Launch launch = launch_of(options, compute.sm_count());
+    const work::Launch plain = launch_of(options, compute.sm_count());
     queue.set_object(1, compute.compute_class());
+    const bool masks = compute.compute_class() >= vuda::rm::cls::kComputeHopper;
     uint64_t last_time = 0;
+    uint64_t last_split = 0;
     bool ready = false;
     Window window(options.common.start_file, options.common.seconds, options.kernels, options.common.linger);
     while (!g_stop && !out.lost && !out.timed_out && window.go_on(out.latencies.count())) {
         const auto begin = Clock::now();
         if (options.common.illegal_method && first && out.latencies.count() == 10) queue.method(1, 0x3ffc, 1);
+        work::Launch launch = plain;
+        launch.report_low = static_cast<uint32_t>(queue.report_address());
+        launch.report_high = static_cast<uint32_t>(queue.report_address() >> 32);
+        // Where the class has SCG methods, VUDA splits the TSG from the renderer's side.
+        const uint64_t split = masks ? vuda.mask(launch) : 0;
+        const uint64_t submitted = monotonic_ns();
         queue.block(1, work::kSimLaunch, &launch, sizeof launch);
         const uint32_t value = queue.submit();
         switch (queue.wait(value, kLimit, g_stop)) {
@@ -71,7 +97,15 @@ void run(Compute& compute, uint32_t channel, const ComputeOptions& options, bool
             case Waited::kTimeout: out.timed_out = true; continue;
             case Waited::kInterrupted: continue;
         }
-        if (window.measuring()) out.latencies.add(ms_since(begin));
+        const double latency = ms_since(begin);
+        check_whereabouts(queue.report(), launch, out);
+        if (split != last_split && first && !options.split_log.empty()) {
+            append_line(options.split_log,
+                        std::to_string(submitted) + " " + std::to_string(split) + " " + std::to_string(out.last_tpcs));
+        }
+        last_split = split;
+        vuda.sample(Vuda::Sample::kSync, 0, latency);
+        if (window.measuring()) out.latencies.add(latency);
         const uint64_t time = queue.last_timestamp_ns();
         out.verified = out.verified && time >= last_time;
         last_time = time;
@@ -144,13 +178,14 @@ int main(int argc, char** argv) {
         queue.method(1, work::kSetShaderLocalMemoryA, 1);
         set_up = queue.wait(queue.submit(), std::chrono::milliseconds(10'000), g_stop) == Waited::kDone && set_up;
     }
+    const Vuda vuda = Vuda::find();
     const uint32_t runs_count = options.contexts * options.threads;
     std::vector<Run> runs(runs_count);
     {
         std::vector<std::thread> threads;
         for (uint32_t i = 0; i < runs_count; i++) {
             threads.emplace_back(
-                [&, i] { run(*contexts[i / options.threads], i % options.threads, options, i == 0, runs[i]); });
+                [&, i] { run(*contexts[i / options.threads], vuda, i % options.threads, options, i == 0, runs[i]); });
         }
         for (std::thread& thread : threads) thread.join();
     }
@@ -162,7 +197,9 @@ int main(int argc, char** argv) {
     bool verified = set_up;
     uint32_t xid = 0;
     double seconds = 0;
+    uint64_t astray = 0;
     for (const Run& one : runs) {
+        astray += one.astray;
         seconds = std::max(seconds, one.seconds);
         all.append(one.latencies);
         lost = lost || one.lost;
@@ -190,8 +227,10 @@ int main(int argc, char** argv) {
         .number("rate", static_cast<double>(all.count()) / seconds)
         .number("latency_p50_ms", all.percentile(0.5))
         .number("latency_p99_ms", all.percentile(0.99))
+        .integer("last_tpcs", runs.empty() ? 0 : runs[0].last_tpcs)
+        .integer("astray", static_cast<int64_t>(astray))
         .text("checksum", checksum.hex())
-        .flag("verified", verified && child_good && !timed_out)
+        .flag("verified", verified && child_good && !timed_out && astray == 0)
         .flag("device_lost", lost)
         .integer("xid", xid);
     if (timed_out) json.text("error", "a kernel did not end within 10 s");

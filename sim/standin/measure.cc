@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 
 #include "base/unique_fd.h"
 #include "rm/abi.h"
@@ -36,7 +37,9 @@ void watch_signals() {
 double Samples::percentile(double p) const {
     if (values_.empty()) return 0;
     std::vector<double> sorted = values_;
-    const auto at = std::min(sorted.size() - 1, static_cast<size_t>(std::ceil(p * static_cast<double>(sorted.size()))));
+    // Nearest rank: the smallest sample that at least that share of all samples does not exceed.
+    const auto rank = static_cast<size_t>(std::ceil(p * static_cast<double>(sorted.size())));
+    const size_t at = std::clamp<size_t>(rank, 1, sorted.size()) - 1;
     std::nth_element(sorted.begin(), sorted.begin() + static_cast<ptrdiff_t>(at), sorted.end());
     return sorted[at];
 }
@@ -120,6 +123,18 @@ double Window::seconds() const {
 void touch(const std::string& path) {
     if (path.empty()) return;
     UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+}
+
+uint64_t monotonic_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void append_line(const std::string& path, const std::string& line) {
+    UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    const std::string text = line + "\n";
+    if (file.valid()) (void)!write(file.get(), text.data(), text.size());
 }
 
 bool fork_and_use_device() {

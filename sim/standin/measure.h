@@ -76,6 +76,10 @@ class Window {
 
 // Creates the file; nothing for an empty path.
 void touch(const std::string& path);
+// CLOCK_MONOTONIC.
+uint64_t monotonic_ns();
+// Appends one line. Does nothing when the file cannot be opened.
+void append_line(const std::string& path, const std::string& line);
 
 // --fork: forks; the child opens a device of its own, makes a client and leaves. False when that child failed.
 bool fork_and_use_device();

@@ -29,6 +29,7 @@ constexpr char kRendererHelp[] =
     "  --vertex-ms M      (default 0.2)\n"
     "  --fragment-ms M    (default 9.8)\n"
     "  --draws N          draws a frame, the time is divided among them (default 1)\n"
+    "  --gap-ms M         pause after each frame, as for copying it to the host (default 0)\n"
     "  --fps F|free       pace (default free)\n"
     "  --frames N         stop after N frames\n"
     "  --legacy           channels without context share\n"
@@ -39,8 +40,10 @@ constexpr char kComputeHelp[] =
     "Stands in for a CUDA program on a simulated GPU: NVIDIA's ioctl sequence, then kernels, each waited for. All "
     "figures are simulated.\n"
     "  --kernel-ms M      time of a kernel on an idle GPU (default 0.72)\n"
-    "  --blocks N         (default: two for every SM)\n"
+    "  --blocks N         (default: as many as fill every SM --waves times)\n"
+    "  --waves N          (default 2)\n"
     "  --blocks-per-sm N  resident at once (default 1)\n"
+    "  --sm-bound P       how much of a block's time is the SM's throughput, in 1/1000\n"
     "  --smem BYTES       shared memory a block, as the launch descriptor counts it\n"
     "  --bandwidth P      share of memory bandwidth, in 1/1000\n"
     "  --kernels N        stop after N kernels\n"
@@ -49,7 +52,10 @@ constexpr char kComputeHelp[] =
     "  --gap-ms M         pause after each kernel\n"
     "  --spin             kernels that need neither control state nor local memory\n"
     "  --no-setup         leave out the compute set-up methods\n"
-    "  --mask-tpcs A,B..  TPCs that kernels keep off\n";
+    "  --mask-tpcs A,B..  TPCs that kernels keep off\n"
+    "  --split-log PATH   append a line when the first launch under another split is done: its submission "
+    "(CLOCK_MONOTONIC, ns),\n"
+    "                     the split's generation, the number of TPCs that ran blocks\n";
 
 class Parser {
  public:
@@ -165,6 +171,8 @@ int parse(int argc, char** argv, RendererOptions& options) {
             good = parser.number(0, 4000, options.fragment_ms);
         } else if (name == "--draws") {
             good = parser.integer(1u, 300u, options.draws);
+        } else if (name == "--gap-ms") {
+            good = parser.number(0, 4000, options.gap_ms);
         } else if (name == "--fps") {
             good = parser.text(text);
             if (good && text != "free") {
@@ -204,8 +212,12 @@ int parse(int argc, char** argv, ComputeOptions& options) {
             good = parser.number(0, 4000, options.kernel_ms);
         } else if (name == "--blocks") {
             good = parser.integer(1u, 1u << 24, options.blocks);
+        } else if (name == "--waves") {
+            good = parser.integer(1u, 4096u, options.waves);
         } else if (name == "--blocks-per-sm") {
             good = parser.integer(1u, 64u, options.blocks_per_sm);
+        } else if (name == "--sm-bound") {
+            good = parser.integer(0u, 1000u, options.sm_bound_permille);
         } else if (name == "--smem") {
             good = parser.integer(0u, 1u << 20, options.shared_memory);
         } else if (name == "--bandwidth") {
@@ -222,6 +234,8 @@ int parse(int argc, char** argv, ComputeOptions& options) {
             options.spin = true;
         } else if (name == "--no-setup") {
             options.no_setup = true;
+        } else if (name == "--split-log") {
+            good = parser.text(options.split_log);
         } else if (name == "--mask-tpcs") {
             good = parser.text(text) && parse_list(text, options.masked_tpcs);
         } else {

@@ -25,6 +25,7 @@ struct RendererOptions {
     double vertex_ms = 0.2;
     double fragment_ms = 9.8;
     uint32_t draws = 1;
+    double gap_ms = 0;                // pause after each frame, in which no draw runs
     double fps = 0;                   // 0: as fast as the GPU goes
     uint64_t frames = 0;              // stop after so many, 0: time decides
     bool legacy = false;              // channels without context share
@@ -34,8 +35,10 @@ struct RendererOptions {
 struct ComputeOptions {
     CommonOptions common;
     double kernel_ms = 0.72;
-    uint32_t blocks = 0;  // 0: fills the GPU twice with one block an SM
+    uint32_t blocks = 0;  // 0: as many as fill the GPU `waves` times
+    uint32_t waves = 2;
     uint32_t blocks_per_sm = 1;
+    uint32_t sm_bound_permille = 0;
     uint32_t shared_memory = 1024;
     uint32_t bandwidth_permille = 0;
     uint64_t kernels = 0;          // stop after so many, 0: time decides
@@ -45,6 +48,7 @@ struct ComputeOptions {
     bool spin = false;             // an empty loop: needs neither control state nor local memory
     bool no_setup = false;         // leave out the compute set-up methods
     std::vector<int> masked_tpcs;  // launch mask
+    std::string split_log;         // gets a line for each split that launches follow
 };
 
 // 0: run; else the exit status to end with, after help (0 -> -1) or a message.

@@ -62,6 +62,12 @@ uint32_t Queue::error_code() const {
     return code;
 }
 
+work::Whereabouts Queue::report() const {
+    work::Whereabouts found{};
+    std::memcpy(&found, memory_.semaphore + kReportOffset, sizeof found);
+    return found;
+}
+
 uint64_t Queue::last_timestamp_ns() const {
     uint64_t time = 0;
     std::memcpy(&time, memory_.semaphore + offsetof(work::Semaphore, timestamp_ns), sizeof time);

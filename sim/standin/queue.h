@@ -23,7 +23,7 @@ class Queue {
         uint8_t* push = nullptr;
         uint64_t push_address = 0;
         uint32_t push_bytes = 0;
-        uint8_t* semaphore = nullptr;  // 16 bytes
+        uint8_t* semaphore = nullptr;  // 16 bytes, and kReportOffset + 48 where kernels report
         uint64_t semaphore_address = 0;
         const uint8_t* notifier = nullptr;  // rm::Notification
     };
@@ -38,11 +38,16 @@ class Queue {
 
     // Until the semaphore reaches `value`. Looks at the error notifier and at `stop` while waiting.
     Waited wait(uint32_t value, std::chrono::milliseconds limit, const std::atomic<bool>& stop);
+    // Memory behind the semaphore that a kernel may write its Whereabouts to.
+    uint64_t report_address() const { return memory_.semaphore_address + kReportOffset; }
+    work::Whereabouts report() const;
     uint64_t last_timestamp_ns() const;  // GPU time of the last release, simulated
     bool device_lost() const;
     uint32_t error_code() const;  // the notifier's, i.e. the Xid
 
  private:
+    static constexpr uint64_t kReportOffset = 256;
+
     const Device* device_;
     uint32_t token_;
     Memory memory_;

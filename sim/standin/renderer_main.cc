@@ -8,6 +8,7 @@
 
 #include "sim/standin/measure.h"
 #include "sim/standin/renderer.h"
+#include "sim/standin/vuda.h"
 
 namespace {
 
@@ -71,6 +72,9 @@ int main(int argc, char** argv) {
     uint64_t last_time = 0;
     bool ready = false;
     Window window(options.common.start_file, options.common.seconds, options.frames, options.common.linger);
+    const Vuda vuda = Vuda::find();
+    uint64_t frame_id = 0;
+    auto last_end = Clock::now();
     auto due = Clock::now();
     while (!g_stop && !lost && !timed_out && window.go_on(frames.count())) {
         const auto begin = Clock::now();
@@ -83,13 +87,18 @@ int main(int argc, char** argv) {
             case Waited::kTimeout: timed_out = true; continue;
             case Waited::kInterrupted: continue;
         }
-        if (window.measuring()) frames.add(ms_since(begin));
+        const double frame_ms = ms_since(begin);
+        vuda.sample(Vuda::Sample::kFrame, ++frame_id, frame_ms);
+        if (frame_id > 1) vuda.sample(Vuda::Sample::kInterval, frame_id, ms_since(last_end));
+        last_end = Clock::now();
+        if (window.measuring()) frames.add(frame_ms);
         const uint64_t time = queue.last_timestamp_ns();
         verified = verified && time > last_time;
         last_time = time;
         checksum.add(value);
         if (!ready) touch(options.common.ready_file);
         ready = true;
+        if (options.gap_ms > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(options.gap_ms));
         if (options.fps > 0) {
             due += std::chrono::nanoseconds(static_cast<int64_t>(1e9 / options.fps));
             if (due < Clock::now()) due = Clock::now();  // late: do not catch up

@@ -1,7 +1,8 @@
 # cmake -DLIBRARY=... -DEXPECTED=... -DNM=... -DREADELF=... -P check_symbols.cmake
-# What libvuda_preload.so needs and shows decides whether it is safe in a stranger's process: this fails when the library and the
-# checked-in list differ. Works with GNU's and LLVM's tools.
+# What a library of ours needs and exports decides whether it is safe in a stranger's process, and is a promise to programs: this fails when
+# the library and the checked-in list differ. Symbol versions come from readelf, so that GNU's and LLVM's tools give the same list.
 execute_process(COMMAND ${READELF} -dW ${LIBRARY} OUTPUT_VARIABLE dynamic COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${READELF} --dyn-syms -W ${LIBRARY} OUTPUT_VARIABLE versioned COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${NM} -D --defined-only ${LIBRARY} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
 set(found)
 string(REGEX MATCHALL "\\((NEEDED|SONAME)\\)[^\n]*\\[[^]\n]*\\]" entries "${dynamic}")
@@ -12,7 +13,11 @@ foreach(entry IN LISTS entries)
 endforeach()
 string(REGEX MATCHALL "[A-Za-z] [A-Za-z_0-9]+" exported "${symbols}")
 foreach(entry IN LISTS exported)
-    if(entry MATCHES "^[TWDBRVui] ")
+    if(entry MATCHES "^[TWDBRVui] (.+)$")
+        # An undefined symbol has one '@' behind its name, a default version two.
+        if(versioned MATCHES " ${CMAKE_MATCH_1}(@@[A-Za-z_0-9.]+)")
+            string(APPEND entry "${CMAKE_MATCH_1}")
+        endif()
         list(APPEND found "${entry}")
     endif()
 endforeach()

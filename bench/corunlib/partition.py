@@ -1,0 +1,174 @@
+"""The partitioner's measurements: full quota, quota sweeps, changes while it runs, and what each costs."""
+
+import os
+import time
+
+from .errors import CorunError, DeviceLost, RunFailed, XidSeen
+from .identity import Identity
+from .matrix import TSG_NAME, compute_metrics, renderer_metrics
+from .program import Program
+from .results import row
+from .split import compute_tpcs, sms_of, wrong_sms
+from .stats import summaries
+
+_LINGER_SECONDS = 0.5
+_LIMIT_SECONDS = 60
+
+
+class PartitionRunner:
+    """One renderer and one attached compute program for each run, split as asked."""
+
+    def __init__(self, runner, splitter):
+        self.runner = runner
+        self.splitter = splitter
+        self.levels = []
+        self.total = 0
+        self.trace = []  # of the last reconfiguration: [(milliseconds of a frame), ...]
+
+    def alone(self, side):
+        return self.runner.two_process(f"alone-{side}", Identity())
+
+    def learn(self):
+        """The splits that this GPU offers."""
+        self._run("inter-sm", "none", seconds=0.2)
+        partition = self.splitter_partition
+        self.levels = partition["levels"]
+        self.total = len(partition["topology"]["tpc"])
+
+    def split(self, mode, quota):
+        """{metric: value} and a note."""
+        return self._run(mode, quota, self.runner.seconds)
+
+    def reconfigure(self, quotas, frames):
+        """Alternates the quota every `frames` frames; frame times go to self.trace."""
+        return self._run("inter-sm", quotas[0], 5 * frames * 0.0105 + 1, quotas=quotas, frames=frames)
+
+    def _run(self, mode, quota, seconds, quotas=(), frames=0):
+        runner, splitter = self.runner, self.splitter
+        identity = Identity()
+        directory = runner.run_directory(identity)
+        start = os.path.join(directory, "start")
+        gate = ["--start-file", start, "--linger", f"{_LINGER_SECONDS:g}"]
+        running = []
+        before = runner.workload.render_extra
+        try:
+            runner.workload.render_extra = ["--report-frames"] if quotas else []
+            renderer = runner.start_renderer(directory, identity, True, seconds, gate)
+            running.append(renderer)
+            ready = os.path.join(directory, "compute.ready")
+            words = runner.stack.run("--attach", TSG_NAME, "--require")
+            command = [*words, *runner.workload.compute(seconds, ["--ready-file", ready, *gate], ["--report-sms"])]
+            compute = Program("compute", command, directory, identity)
+            running.append(compute)
+            compute.wait_ready(ready, _LIMIT_SECONDS, runner.guard)
+            backend = splitter.wait_backend(runner.guard)
+            splitter.set_mode(mode)
+            splitter.set_quota(quota)
+            partition = self.splitter_partition = splitter.wait_applied(runner.guard)
+            open(start, "w", encoding="ascii").close()
+            changes = 0
+            if quotas:
+                end = time.monotonic() + seconds - 0.1
+                while time.monotonic() < end:
+                    time.sleep(frames * 0.01)
+                    changes += 1
+                    splitter.set_quota(quotas[changes % len(quotas)])
+            answer = renderer.result(seconds + _LIMIT_SECONDS, runner.guard)
+            runner._check_pixels(answer)
+            result = compute.result(seconds + _LIMIT_SECONDS, runner.guard)
+            runner.guard()
+            metrics = {**renderer_metrics(answer), **compute_metrics(result)}
+            metrics["compute_tpcs"] = partition["applied_tpcs"]
+            if quotas:
+                self.trace = answer["frame_ms"]
+                metrics["frame_max_ms"] = answer["frame_max_ms"]
+                metrics["frame_p50_ms"] = answer["frame_p50_ms"]
+                metrics["changes"] = changes
+            else:
+                allowed = compute_tpcs(partition["topology"], partition["applied_tpcs"], mode)
+                metrics["wrong_sms"] = wrong_sms(result["sms"], sms_of(partition["topology"], allowed))
+                if metrics["wrong_sms"]:
+                    raise RunFailed(f"blocks ran on SMs {result['sms']}, which are not those of TPCs {allowed}")
+            return metrics, f"{backend}; compute may use {partition['applied_tpcs']} TPCs"
+        finally:
+            runner.workload.render_extra = before
+            for program in reversed(running):
+                program.kill()
+            runner.discard(directory, f"{mode}, {quota}")
+
+
+def measure(runner, case, configs, repetitions, say):
+    """`configs`: {name: function that returns (metrics, note)}, interleaved. Returns (rows, problems, why it stopped or None)."""
+    values = {name: [] for name in configs}
+    notes = dict.fromkeys(configs, "")
+    problems = {name: [] for name in configs}
+    stopped = None
+    current = next(iter(configs))
+    try:
+        for repetition in range(1, repetitions + 1):
+            for name, function in configs.items():
+                current = name
+                label = f"{case}, {name}, run {repetition} of {repetitions}"
+                try:
+                    metrics, note = function()
+                except RunFailed as error:
+                    problems[name].append(f"run {repetition}: {error}")
+                    say(f"{label}: FAILED: {error}")
+                    runner.guard()
+                    if isinstance(error, DeviceLost):
+                        raise CorunError("the GPU was lost") from error
+                    continue
+                values[name].append(metrics)
+                notes[name] = note or notes[name]
+                figures = ", ".join(f"{key} {value:.3f}" for key, value in metrics.items())
+                say(f"{label}: {figures}")
+    except (XidSeen, CorunError) as error:
+        stopped = str(error)
+        problems[current].append(f"stopped: {stopped}")
+        say(f"{case}, {current}: STOPPED: {stopped}")
+    rows = []
+    for name in configs:
+        xids = len(runner.xids.seen) if stopped and name == current else 0
+        if values[name] or xids:
+            rows.append(row(case, name, summaries(values[name]), xids, "; ".join(filter(None, [notes[name], *problems[name]]))))
+    return rows, [f"{case}, {name}: {text}" for name in configs for text in problems[name]], stopped
+
+
+def verdicts(rows):
+    """'ok' or 'MISSED' for each target on an H200."""
+    cases = {}
+    for entry in rows:
+        cases.setdefault(entry["case"], {})[entry["config"]] = entry["metrics"]
+    lines = []
+
+    def line(case, text, value, bound, good):
+        lines.append(f"{'ok    ' if good else 'MISSED'} {case}: {text} {value:.3f} ({bound})")
+
+    full = cases.get("full-quota", {})
+    alone_renderer, alone_compute, split = (full.get(name, {}) for name in ("alone-renderer", "alone-compute", "partitioned"))
+    for metrics, key, text, limit, above in (
+        (alone_renderer, "renderer_fps", "renderer's rate against alone", 0.995, True),
+        (alone_compute, "compute_rate", "compute's rate against alone", 0.95, True),
+        (alone_compute, "compute_p99_ms", "compute's p99 against alone", 1.1, False),
+    ):
+        if key in metrics and key in split:
+            ratio = split[key]["median"] / metrics[key]["median"]
+            line("full-quota", text, ratio, f"{'>=' if above else '<='} {limit}", ratio >= limit if above else ratio <= limit)
+    for load in ("fragment", "vertex"):
+        sweep = {case: configs for case, configs in cases.items() if case.startswith(f"sweep-{load}-q")}
+        if not sweep:
+            continue
+        points = [m["partitioned"] for m in sweep.values() if "partitioned" in m]
+        each = [m["compute_rate"]["median"] / m["compute_tpcs"]["median"] for m in points]
+        middle = sorted(each)[len(each) // 2]
+        worst = max(abs(value / middle - 1) for value in each)
+        line(f"sweep-{load}", "compute's rate for each TPC, furthest from the median", worst, "<= 0.05", worst <= 0.05)
+        alone = next((m["alone-renderer"] for m in sweep.values() if "alone-renderer" in m), None)
+        if alone:
+            least = min(m["renderer_fps"]["median"] for m in points) / alone["renderer_fps"]["median"]
+            line(f"sweep-{load}", "renderer's least rate against alone", least, ">= 0.99", least >= 0.99)
+    change = cases.get("reconfigure", {}).get("partitioned")
+    if change:
+        ratio = change["frame_max_ms"]["median"] / change["frame_p50_ms"]["median"]
+        line("reconfigure", "longest frame against the median frame", ratio, "<= 1.1", ratio <= 1.1)
+    return lines

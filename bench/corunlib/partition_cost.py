@@ -1,0 +1,132 @@
+"""What following a split costs a launch, and what changing it costs."""
+
+import os
+import subprocess
+import time
+
+from .errors import CorunError, RunFailed, XidSeen
+from .identity import Identity
+from .matrix import TSG_NAME
+from .program import Program
+from .results import row
+from .stats import summaries
+
+_LIMIT_SECONDS = 120
+_CHANGES = 50
+
+
+def _launches(runner, split, launches, follow):
+    """Nanoseconds that one asynchronous launch takes the program, attached; `follow`: with the partitioner's mask, or without any hook."""
+    identity = Identity()
+    directory = runner.run_directory(identity)
+    start = os.path.join(directory, "start")
+    running = []
+    try:
+        running.append(runner.start_renderer(directory, identity, True, 0))
+        ready = os.path.join(directory, "compute.ready")
+        words = runner.stack.run("--attach", TSG_NAME, "--require")
+        gate = ["--ready-file", ready, "--start-file", start]
+        extra = ["--launch-cost", str(launches)]
+        environment = dict(os.environ, VUDA_PARTITION="on" if follow else "off")
+        compute = Program("compute", [*words, *runner.workload.compute(1, gate, extra, "tiny")], directory, identity, environment)
+        running.append(compute)
+        compute.wait_ready(ready, _LIMIT_SECONDS, runner.guard)
+        if follow:
+            split.splitter.wait_backend(runner.guard)
+            split.splitter.set_mode("inter-sm")
+            split.splitter.set_quota("none")
+            split.splitter.wait_applied(runner.guard)
+        open(start, "w", encoding="ascii").close()
+        answer = compute.result(_LIMIT_SECONDS, runner.guard)
+        runner.guard()
+        return {"launch_p50_ns": answer["launch_p50_ns"], "launch_p99_ns": answer["launch_p99_ns"]}
+    finally:
+        for program in reversed(running):
+            program.kill()
+        runner.discard(directory, "launch cost")
+
+
+def _start_ms(stack):
+    """Milliseconds that vudactl takes to start and end without asking anything."""
+    times = []
+    for _ in range(_CHANGES):
+        began = time.monotonic()
+        subprocess.run([stack.program("vudactl"), "--version"], stdout=subprocess.DEVNULL, timeout=10, check=True)
+        times.append(1000 * (time.monotonic() - began))
+    return sorted(times)[len(times) // 2]
+
+
+def _changes(runner, split):
+    """Milliseconds of a whole `vudactl quota`, and of that without vudactl's own start. When it has its answer the split is on every
+    session page, so the next launch follows it."""
+    identity = Identity()
+    directory = runner.run_directory(identity)
+    running = []
+    try:
+        running.append(runner.start_renderer(directory, identity, True, 0))
+        ready = os.path.join(directory, "compute.ready")
+        words = runner.stack.run("--attach", TSG_NAME, "--require")
+        compute = Program("compute", [*words, *runner.workload.compute(0, ["--ready-file", ready])], directory, identity)
+        running.append(compute)
+        compute.wait_ready(ready, _LIMIT_SECONDS, runner.guard)
+        split.splitter.wait_backend(runner.guard)
+        split.splitter.set_mode("inter-sm")
+        times = []
+        for number in range(_CHANGES):
+            began = time.monotonic()
+            split.splitter.set_quota(split.levels[number % len(split.levels)])
+            times.append(1000 * (time.monotonic() - began))
+        runner.guard()
+        times.sort()
+        whole = times[len(times) // 2]
+        start = _start_ms(runner.stack)
+        return {"vudactl_quota_ms": whole, "vudactl_start_ms": start, "quota_change_ms": whole - start}
+    finally:
+        for program in reversed(running):
+            program.kill()
+        runner.discard(directory, "quota changes")
+
+
+def measure(runner, split, launches, repetitions, say):
+    """(rows, problems, why it stopped or None)"""
+    functions = {
+        ("launch", "shared"): lambda: _launches(runner, split, launches, False),
+        ("launch", "partitioned"): lambda: _launches(runner, split, launches, True),
+        ("quota-change", "partitioned"): lambda: _changes(runner, split),
+    }
+    values = {key: [] for key in functions}
+    problems = []
+    stopped = None
+    try:
+        for repetition in range(1, repetitions + 1):
+            for key, function in functions.items():
+                try:
+                    metrics = function()
+                except (RunFailed, subprocess.TimeoutExpired) as error:
+                    problems.append(f"{key[0]}, {key[1]}, run {repetition}: {error}")
+                    say(f"{problems[-1]}: FAILED")
+                    runner.guard()
+                    continue
+                values[key].append(metrics)
+                say(f"{key[0]}, {key[1]}, run {repetition}: " + ", ".join(f"{name} {value:.3f}" for name, value in metrics.items()))
+    except (XidSeen, CorunError) as error:
+        stopped = str(error)
+        problems.append(f"stopped: {stopped}")
+    notes = {"shared": "VUDA_PARTITION=off: no callback", "partitioned": ""}
+    rows = [row(case, config, summaries(found), 0, notes[config]) for (case, config), found in values.items() if found]
+    return rows, problems, stopped
+
+
+def verdicts(rows):
+    metrics = {(entry["case"], entry["config"]): entry["metrics"] for entry in rows}
+    lines = []
+    with_hook, without = metrics.get(("launch", "partitioned")), metrics.get(("launch", "shared"))
+    if with_hook and without:
+        cost = with_hook["launch_p50_ns"]["median"] - without["launch_p50_ns"]["median"]
+        lines.append(f"{'ok    ' if cost <= 100 else 'MISSED'} launch: the mask's cost at p50 {cost:.0f} ns (<= 100)")
+    change = metrics.get(("quota-change", "partitioned"))
+    if change:
+        value = change["quota_change_ms"]["median"]
+        text = "vudactl to applied, beyond vudactl's own start,"
+        lines.append(f"{'ok    ' if value <= 5 else 'MISSED'} quota-change: {text} {value:.2f} ms (<= 5)")
+    return lines

@@ -1,0 +1,108 @@
+"""What bench/partition.py and bench/chart.py decide, without a GPU."""
+
+import os
+import subprocess
+import sys
+import unittest
+
+BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, BENCH)
+
+import chart  # noqa: E402
+from corunlib import partition, partition_cost, split  # noqa: E402
+
+
+def topology(gpcs, graphics=None):
+    """TPC numbers go round the GPCs; two SMs a TPC."""
+    tpcs = []
+    for turn in range(max(gpcs)):
+        for gpc, count in enumerate(gpcs):
+            if turn < count:
+                number = len(tpcs)
+                tpcs.append({"gpc": gpc, "graphics": graphics is None or number in graphics, "sms": [2 * number, 2 * number + 1]})
+    return {"tpc": tpcs}
+
+
+def value(median):
+    return {"median": median, "min": median, "max": median}
+
+
+class Split(unittest.TestCase):
+    def test_one_tpc_of_each_gpc_at_a_time(self):
+        card = topology([3, 3])
+        self.assertEqual(split.compute_tpcs(card, 2), [0, 1])
+        self.assertEqual(split.compute_tpcs(card, 4), [0, 1, 2, 3])
+        # Graphics keeps one of each GPC.
+        self.assertEqual(split.compute_tpcs(card, 6), [0, 1, 2, 3])
+
+    def test_where_only_some_do_graphics_compute_keeps_off_those(self):
+        card = topology([2, 2, 1], {0})
+        self.assertEqual(split.compute_tpcs(card, 3), [1, 2, 3])
+        self.assertEqual(split.compute_tpcs(card, 99), [1, 2, 3, 4])
+        self.assertEqual(split.compute_tpcs(card, 99, "intra-sm"), [0, 1, 2, 3, 4])
+
+    def test_multiprocessors(self):
+        card = topology([2, 2])
+        self.assertEqual(split.sms_of(card, [0, 3]), [0, 1, 6, 7])
+        self.assertEqual(split.wrong_sms([0, 1], [0, 1]), 0)
+        self.assertEqual(split.wrong_sms([0, 2], [0, 1]), 2)
+
+
+class Verdicts(unittest.TestCase):
+    @staticmethod
+    def rows(compute=960.0, fps=99.9, p99=0.75, last=640.0):
+        full = [
+            ("alone-renderer", {"renderer_fps": value(100.0), "frame_p99_ms": value(10.1)}),
+            ("alone-compute", {"compute_rate": value(1000.0), "compute_p50_ms": value(0.7), "compute_p99_ms": value(0.72)}),
+            ("partitioned", {"renderer_fps": value(fps), "compute_rate": value(compute), "compute_p99_ms": value(p99)}),
+        ]
+        rows = [{"case": "full-quota", "config": config, "metrics": metrics} for config, metrics in full]
+        rows.append({"case": "sweep-vertex-q8", "config": "alone-renderer", "metrics": {"renderer_fps": value(100.0)}})
+        for tpcs, rate in ((8, 80.0), (16, 160.0), (64, last)):
+            metrics = {"compute_tpcs": value(tpcs), "compute_rate": value(rate), "renderer_fps": value(fps)}
+            rows.append({"case": f"sweep-vertex-q{tpcs}", "config": "partitioned", "metrics": metrics})
+        rows.append({"case": "reconfigure", "config": "partitioned", "metrics": {"frame_max_ms": value(10.5), "frame_p50_ms": value(10.0)}})
+        return rows
+
+    def test_all_reached(self):
+        lines = partition.verdicts(self.rows())
+        self.assertEqual(len(lines), 6)
+        self.assertTrue(all(line.startswith("ok") for line in lines), lines)
+
+    def test_each_can_be_missed(self):
+        self.assertIn("MISSED full-quota: compute's rate", "\n".join(partition.verdicts(self.rows(compute=940.0))))
+        self.assertIn("MISSED full-quota: compute's p99", "\n".join(partition.verdicts(self.rows(p99=0.8))))
+        self.assertIn("MISSED sweep-vertex: compute's rate", "\n".join(partition.verdicts(self.rows(last=700.0))))
+        self.assertIn("MISSED sweep-vertex: renderer's", "\n".join(partition.verdicts(self.rows(fps=98.0))))
+
+    def test_costs(self):
+        rows = [
+            {"case": "launch", "config": "shared", "metrics": {"launch_p50_ns": value(2700.0)}},
+            {"case": "launch", "config": "partitioned", "metrics": {"launch_p50_ns": value(2850.0)}},
+            {"case": "quota-change", "config": "partitioned", "metrics": {"quota_change_ms": value(1.5)}},
+        ]
+        lines = partition_cost.verdicts(rows)
+        self.assertTrue(lines[0].startswith("MISSED launch"))
+        self.assertTrue(lines[1].startswith("ok"))
+
+    def test_the_chart_finds_its_points(self):
+        points, alone = chart.sweep_points({"rows": self.rows()}, "vertex")
+        self.assertEqual([point[0] for point in points], [8, 16, 64])
+        self.assertEqual(alone, 100.0)
+        self.assertIn("| 16 | 160.0 | 10.000 | 99.9 | 99.9 % |", chart.sweep_table({"rows": self.rows()}))
+
+
+class Program(unittest.TestCase):
+    @unittest.skipIf(os.path.exists("/dev/nvidiactl"), "this machine has a GPU")
+    def test_without_a_gpu_it_says_so(self):
+        done = subprocess.run([os.path.join(BENCH, "partition.py")], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 77)
+        self.assertIn("no NVIDIA GPU", done.stderr)
+
+    def test_unknown_cases_are_refused(self):
+        done = subprocess.run([os.path.join(BENCH, "partition.py"), "--cases", "x"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,85 @@
+// libvuda's side of splitting the GPU: the session page, the partitioner that follows it, and what the program is told.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "base/unique_fd.h"
+#include "client/session_abi.h"
+#include "proto/page/page_memory.h"
+#include "shim/partition/partitioner.h"
+#include "shim/partition/scg_follower.h"
+
+namespace vuda::client {
+
+struct PartitionView {
+    partition::PartitionState state;
+    page::Split split;
+    uint64_t launches = 0;
+};
+
+class PartitionClient : public partition::PartitionHost {
+ public:
+    using Report = std::function<void(const partition::PartitionState&)>;
+    using FindCuda = std::function<Result<partition::CudaDriver>()>;
+
+    // `report` is called on the partitioner's thread, without locks held.
+    PartitionClient(const vuda_private_callbacks& callbacks, Report report, FindCuda find_cuda = partition::find_cuda);
+
+    // The page that came with a greeting, or error: none that can be used. Any earlier page stays where it is.
+    Status page_received(int fd, uint64_t bytes);
+    // A context of this process began to share; none does any more.
+    void sharing_began();
+    void sharing_ended();
+    // vudad knows this process's renderer by its name: where the GPU has SCG control methods, the split is steered from
+    // here.
+    void host_registered();
+
+    // NULL before a page came. The address stays good.
+    page::Page* page() const { return page_.load(std::memory_order_acquire); }
+    PartitionView view() const;
+
+    // One launch of a program that keeps to the split by itself.
+    page::Split own_launch();
+
+ private:
+    Status steer_host(uint32_t compute_class);
+    Status run_methods(const std::vector<partition::Method>& methods);
+    uint32_t subdevice_control(uint32_t command, void* params, uint32_t size) override;
+    void partition_state(const partition::PartitionState& state) override;
+    Result<partition::CudaDriver> cuda() override { return find_cuda_(); }
+
+    const vuda_private_callbacks callbacks_;
+    const Report report_;
+    const FindCuda find_cuda_;
+
+    mutable std::mutex mutex_;
+    page::PageMapping mapping_;
+    std::atomic<page::Page*> page_{nullptr};
+    std::atomic<bool> own_backend_{false};
+    uint32_t waiting_ = 0;  // contexts that share and wait for a page
+    partition::PartitionState state_;
+    std::unique_ptr<partition::ScgFollower> scg_;
+    std::unique_ptr<partition::Partitioner> partitioner_;  // last: its thread uses the rest
+};
+
+// Steps that the program marked with vuda_step_begin and have not ended. Any thread; a begin and its end may be on
+// different ones.
+class Steps {
+ public:
+    void begin(uint64_t id, uint64_t now_ns);
+    // Nanoseconds since the begin of the same id; nullopt: there was none, or too many are open at a time.
+    std::optional<uint64_t> end(uint64_t id, uint64_t now_ns);
+
+ private:
+    struct Open {
+        std::atomic<uint64_t> id{0};
+        std::atomic<uint64_t> begun_ns{0};  // 0: free
+    };
+    Open open_[256];
+};
+
+}  // namespace vuda::client

@@ -1,0 +1,94 @@
+// How the GPU is split for one TSG: what somebody asked for, what is known, and what follows. Pure.
+//
+// Which TPCs a level leaves to compute is the levels library's business (shim/partition); here is who may ask for what
+// and what an unspoken wish means.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "daemon/peer.h"
+#include "proto/page/session_page.h"
+#include "shim/partition/levels.h"
+#include "vuda/v1/session.pb.h"
+
+namespace vuda::daemon {
+
+struct Quota {
+    enum class Kind {
+        kNone,       // no limit beyond what the mode implies
+        kAutomatic,  // the tuner decides; without one as kNone
+        kTpcs,
+    };
+    Kind kind = Kind::kNone;
+    uint32_t tpcs = 0;  // 1..partition::kMaxTpcs with kTpcs, else 0
+
+    bool operator==(const Quota&) const = default;
+};
+
+// "auto", "none" or a number from 1 to partition::kMaxTpcs.
+std::optional<Quota> parse_quota(std::string_view text);
+
+// [partition] of vudad.toml.
+struct PartitionSettings {
+    std::optional<v1::Mode> mode;  // of a name for which nobody chose; nullopt: by what the GPU and the programs can
+    Quota quota;                   // likewise
+    std::optional<gid_t> admin_group;  // may change every split; resolved from kPartitionAdmins
+};
+inline constexpr const char* kPartitionAdmins = "vuda-admin";
+
+// The owner's user, root, and members of the group of administrators.
+bool may_split(const Peer& caller, const Peer& owner, const PartitionSettings& settings);
+
+// What somebody asked for.
+struct SplitWish {
+    std::optional<v1::Mode> mode;  // nullopt: nobody chose
+    std::optional<Quota> quota;
+};
+
+// What is known about the GPU and the programs of one name.
+struct SplitFacts {
+    v1::Topology topology;  // no TPCs: unknown
+    bool backend = false;   // a program here can put a quota into force
+    // Why none can: the first program that said so. Empty when no program has spoken.
+    std::string no_backend;
+};
+
+// What the programs are told.
+struct Split {
+    v1::Mode mode = v1::MODE_INTRA_SM;
+    Quota quota;
+    uint32_t applied_tpcs = 0;  // 0: topology unknown
+    partition::TpcMask disable{};
+    std::vector<uint32_t> levels;  // ascending
+    std::string note;
+
+    bool same_effect(const Split& other) const {
+        return mode == other.mode && applied_tpcs == other.applied_tpcs && disable == other.disable;
+    }
+};
+
+Split decide(const SplitWish& wish, const SplitFacts& facts, const PartitionSettings& settings);
+
+// Whether a new wish for mode or quota can be met. INVALID_ARGUMENT, FAILED_PRECONDITION, UNIMPLEMENTED.
+Status check_mode(v1::Mode mode, const SplitFacts& facts);
+Status check_quota(const Quota& quota, const SplitFacts& facts, v1::Mode mode);
+
+// The Topology message of a process; an empty one is fine. INVALID_ARGUMENT.
+Status check_topology(const v1::Topology& topology);
+partition::Topology layout_of(const v1::Topology& topology);
+
+// "inter-sm, quota none, compute on 64 of 66 TPCs": for events and notes.
+std::string describe(const Split& split, const v1::Topology& topology);
+const char* mode_text(v1::Mode mode);
+std::string quota_text(const Quota& quota);
+
+page::Split to_page(const Split& split, uint64_t generation);
+
+}  // namespace vuda::daemon

@@ -1,0 +1,50 @@
+// Programs that went on sharing while the daemon was away: their channels are in the TSG, and count.
+#include <algorithm>
+
+#include "daemon/registry.h"
+#include "daemon/registry_state.h"
+
+namespace vuda::daemon {
+namespace {
+
+// The owner comes back within seconds, if at all: a renderer that takes the name much later has another TSG.
+constexpr Milliseconds kClaimLife{30'000};
+
+}  // namespace
+
+void Registry::claim_share(Session& session, const v1::StateReport& report) {
+    // What the registry saw itself it knows better.
+    if (session.tsg != 0 || report.channels_moved() == 0 || !valid_name(report.name())) return;
+    if (report.name() == session.owned) return;
+    session.compute = true;
+    session.attached_name = report.name();
+    session.channels_moved = std::min(report.channels_moved(), kChannelsPerTsg);
+    session.veid = std::min(report.veid(), kVeidLimit - 1);
+    session.control_buffers = report.control_buffers();
+    session.claim = Session::Claim{report.name(), session.channels_moved, clock_() + kClaimLife};
+    if (const auto tsg = tsgs_.find(report.name()); tsg != tsgs_.end()) settle_claims(*tsg->second);
+}
+
+// Counts those who said that they share `tsg`. Only who could attach is believed: the channels of a claim are taken
+// from the room of others.
+void Registry::settle_claims(Tsg& tsg) {
+    const Session& owner = *find(tsg.owner);
+    for (const auto& [id, session] : sessions_) {
+        if (!session->claim || session->claim->name != tsg.name) continue;
+        const Session::Claim claim = *session->claim;
+        session->claim.reset();
+        if (clock_() > claim.until || session->driver_version != owner.driver_version ||
+            !may_attach(session->peer, owner.peer, tsg.allow, settings_.attach)) {
+            continue;
+        }
+        const uint32_t used = tsg.channels_in_use();
+        Tsg::Attached& attached = tsg.attached[id];
+        attached.channels = std::min(claim.channels, kChannelsPerTsg - std::min(used, kChannelsPerTsg));
+        attached.veids.insert(session->veid);
+        session->tsg = tsg.id;
+        emit("resume", tsg.name, *session);
+    }
+    refresh_split(tsg, nullptr);
+}
+
+}  // namespace vuda::daemon

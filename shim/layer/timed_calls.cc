@@ -1,0 +1,121 @@
+#include "shim/layer/timed_calls.h"
+
+#include <time.h>
+
+#include <memory>
+
+#include "shim/layer/dispatch.h"
+
+namespace vuda::layer {
+namespace {
+
+// By dispatch key: queues have their device's.
+using TimedDevices = DispatchTable<const void*, TimedDispatch>;
+
+// Never destroyed, as the other tables.
+TimedDevices& timed() {
+    static TimedDevices& table = *std::make_unique<TimedDevices>().release();
+    return table;
+}
+
+uint64_t now_ns() {
+    timespec time;
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<uint64_t>(time.tv_sec) * 1000000000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+uint64_t number(VkFence fence) { return reinterpret_cast<uint64_t>(fence); }
+
+VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue queue, uint32_t count, const VkSubmitInfo* submits, VkFence fence) {
+    const auto device = timed().find(dispatch_key(queue));
+    if (!device) return VK_ERROR_DEVICE_LOST;  // a queue of a device that was destroyed
+    // Before the call: the GPU may be done before it returns.
+    device->times->submitted(number(fence), now_ns());
+    return device->queue_submit(queue, count, submits, fence);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL queue_submit2(VkQueue queue, uint32_t count, const VkSubmitInfo2* submits,
+                                             VkFence fence) {
+    const auto device = timed().find(dispatch_key(queue));
+    if (!device) return VK_ERROR_DEVICE_LOST;
+    device->times->submitted(number(fence), now_ns());
+    const PFN_vkQueueSubmit2 next =
+        device->queue_submit2 != nullptr ? device->queue_submit2 : device->queue_submit2_khr;
+    return next(queue, count, submits, fence);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL queue_present(VkQueue queue, const VkPresentInfoKHR* info) {
+    const auto device = timed().find(dispatch_key(queue));
+    if (!device) return VK_ERROR_DEVICE_LOST;
+    device->times->presented(now_ns());
+    return device->queue_present(queue, info);
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL wait_for_fences(VkDevice handle, uint32_t count, const VkFence* fences, VkBool32 all,
+                                               uint64_t timeout) {
+    const auto device = timed().find(dispatch_key(handle));
+    if (!device) return VK_ERROR_DEVICE_LOST;
+    const VkResult result = device->wait_for_fences(handle, count, fences, all, timeout);
+    // With several and not `all`, which one it was is not said.
+    if (result == VK_SUCCESS && (all != VK_FALSE || count == 1)) {
+        const uint64_t now = now_ns();
+        for (uint32_t i = 0; i < count; ++i) device->times->signalled(number(fences[i]), now);
+    }
+    return result;
+}
+
+VKAPI_ATTR VkResult VKAPI_CALL get_fence_status(VkDevice handle, VkFence fence) {
+    const auto device = timed().find(dispatch_key(handle));
+    if (!device) return VK_ERROR_DEVICE_LOST;
+    const VkResult result = device->get_fence_status(handle, fence);
+    if (result == VK_SUCCESS) device->times->signalled(number(fence), now_ns());
+    return result;
+}
+
+template <typename Function>
+void bind(Function* out, PFN_vkGetDeviceProcAddr next, VkDevice device, const char* name) {
+    *out = reinterpret_cast<Function>(next(device, name));
+}
+
+template <typename Function>
+PFN_vkVoidFunction when(bool present, Function* function) {
+    return present ? reinterpret_cast<PFN_vkVoidFunction>(function) : nullptr;
+}
+
+}  // namespace
+
+void time_device(VkDevice device, PFN_vkGetDeviceProcAddr next) {
+    const SampleSink sink = SampleSink::find();
+    if (!sink) return;
+    TimedDispatch dispatch;
+    bind(&dispatch.queue_submit, next, device, "vkQueueSubmit");
+    bind(&dispatch.queue_submit2, next, device, "vkQueueSubmit2");
+    bind(&dispatch.queue_submit2_khr, next, device, "vkQueueSubmit2KHR");
+    bind(&dispatch.queue_present, next, device, "vkQueuePresentKHR");
+    bind(&dispatch.wait_for_fences, next, device, "vkWaitForFences");
+    bind(&dispatch.get_fence_status, next, device, "vkGetFenceStatus");
+    try {
+        dispatch.times = std::make_shared<FrameTimes>(sink);
+    } catch (const std::bad_alloc&) {
+        return;
+    }
+    // Without memory the device is simply not timed.
+    static_cast<void>(timed().add(dispatch_key(device), dispatch));
+}
+
+void forget_timed_device(VkDevice device) { static_cast<void>(timed().take(dispatch_key(device))); }
+
+PFN_vkVoidFunction timed_function(VkDevice device, std::string_view name) {
+    if (device == VK_NULL_HANDLE || !name.starts_with("vk")) return nullptr;
+    const auto found = timed().find(dispatch_key(device));
+    if (!found) return nullptr;
+    if (name == "vkQueueSubmit") return when(found->queue_submit != nullptr, queue_submit);
+    if (name == "vkQueueSubmit2") return when(found->queue_submit2 != nullptr, queue_submit2);
+    if (name == "vkQueueSubmit2KHR") return when(found->queue_submit2_khr != nullptr, queue_submit2);
+    if (name == "vkQueuePresentKHR") return when(found->queue_present != nullptr, queue_present);
+    if (name == "vkWaitForFences") return when(found->wait_for_fences != nullptr, wait_for_fences);
+    if (name == "vkGetFenceStatus") return when(found->get_fence_status != nullptr, get_fence_status);
+    return nullptr;
+}
+
+}  // namespace vuda::layer

@@ -1,0 +1,296 @@
+#include "shim/partition/launch_hook.h"
+
+#include <pthread.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string>
+
+namespace vuda::partition {
+namespace {
+
+constexpr int kDomain = 0xb;
+constexpr int kBeforeUpload = 1;
+constexpr size_t kSubscribe = 3;
+constexpr size_t kEnable = 6;
+constexpr size_t kTableSlots = 12;  // as the table's first word says on the versions below
+constexpr CuUuid kCallbacks{
+    {0x2c, 0x8e, 0x0a, 0xd8, 0x07, 0x10, 0xab, 0x4e, 0x90, 0xdd, 0x54, 0x71, 0x9f, 0xe5, 0xf7, 0x4b}};
+
+// Measured: 13.0 (driver 580.159.04). A version that is not here is refused, docs/partitioning.md says how to add one.
+constexpr CallbackLayout kCallbackLayouts[] = {
+    {13000, 13000, 0x58, 1, 4},
+};
+
+using Callback = void (*)(void*, int, int, const void*);
+using Subscribe = int (*)(uint32_t* handle, Callback callback, void* user);
+
+constinit std::atomic<LaunchHook*> g_kept{nullptr};
+
+uint64_t own_thread() { return static_cast<uint64_t>(::pthread_self()); }
+
+// Memory that may not be there.
+bool read_safely(const void* from, void* to, size_t bytes) {
+    const iovec local{to, bytes};
+    const iovec remote{const_cast<void*>(from), bytes};
+    return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
+}
+
+uint64_t slot(const void* parameters, size_t index) {
+    uint64_t value;
+    std::memcpy(&value, static_cast<const uint8_t*>(parameters) + index * 8, sizeof value);
+    return value;
+}
+
+}  // namespace
+
+const CallbackLayout* find_callback_layout(int cuda_version) {
+    for (const CallbackLayout& layout : kCallbackLayouts) {
+        if (cuda_version >= layout.first_version && cuda_version <= layout.last_version) return &layout;
+    }
+    return nullptr;
+}
+
+Result<std::unique_ptr<LaunchHook>> LaunchHook::install(const CudaDriver& cuda, std::atomic<uint32_t>& events) {
+    int version = 0;
+    if (const CuResult got = cuda.driver_get_version(&version); got != 0) {
+        return Error{Code::kFailedPrecondition, "CUDA does not say its version (error " + std::to_string(got) + ")",
+                     ""};
+    }
+    const CallbackLayout* layout = find_callback_layout(version);
+    if (layout == nullptr) {
+        return Error{Code::kFailedPrecondition,
+                     "launches of CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) +
+                         " are not known to VUDA",
+                     "see docs/partitioning.md"};
+    }
+    const void* table = nullptr;
+    if (cuda.get_export_table(&table, &kCallbacks) != 0 || table == nullptr || slot(table, 0) != kTableSlots * 8) {
+        return Error{Code::kFailedPrecondition, "CUDA offers no launch callbacks of the kind that VUDA knows", ""};
+    }
+    Subscribe subscribe;
+    std::unique_ptr<LaunchHook> hook(new LaunchHook(*layout, cuda, events));
+    const uint64_t subscribe_at = slot(table, kSubscribe);
+    const uint64_t enable_at = slot(table, kEnable);
+    std::memcpy(&subscribe, &subscribe_at, sizeof subscribe);
+    std::memcpy(&hook->enable_, &enable_at, sizeof enable_at);
+    if (const int failed = subscribe(&hook->handle_, &LaunchHook::on_launch, hook.get()); failed != 0) {
+        return Error{
+            Code::kFailedPrecondition,
+            "CUDA's launch callbacks are taken (error " + std::to_string(failed) + "), most likely by a profiler",
+            "run without it to limit compute to some TPCs"};
+    }
+    if (const int failed = hook->enable_(1, hook->handle_, kDomain, kBeforeUpload); failed != 0) {
+        hook->switch_off("CUDA refuses to call before a launch");
+        // Subscribed: CUDA knows its address for as long as the process lives.
+        hook->older_ = g_kept.exchange(hook.get(), std::memory_order_acq_rel);
+        hook.release();
+        return Error{Code::kFailedPrecondition,
+                     "CUDA refuses to call before a launch (error " + std::to_string(failed) + ")", ""};
+    }
+    return hook;
+}
+
+LaunchHook::~LaunchHook() {
+    // Reached where the subscription failed, and in tests, which have no CUDA that would call.
+    if (enable_ != nullptr && handle_ != 0) enable_(0, handle_, kDomain, kBeforeUpload);
+}
+
+void LaunchHook::on_launch(void* self, int domain, int callback, const void* parameters) {
+    if (domain != kDomain || callback != kBeforeUpload || parameters == nullptr) return;
+    auto* hook = static_cast<LaunchHook*>(self);
+    switch (hook->stage_.load(std::memory_order_acquire)) {
+        case Stage::kOff: return;
+        case Stage::kWorking:
+            if (hook->probing_thread_.load(std::memory_order_relaxed) == 0) return hook->work(parameters);
+            if (hook->probing_thread_.load(std::memory_order_relaxed) != own_thread()) return hook->work(parameters);
+            return hook->probe(parameters);
+        case Stage::kProving: return hook->probe(parameters);
+    }
+}
+
+// ---- Proving
+
+void LaunchHook::begin_probe(const QmdLayout* layout, const std::optional<QmdMask>& mask) {
+    probe_layout_ = layout;
+    probe_mask_ = mask;
+    seen_ = {};
+    probing_thread_.store(own_thread(), std::memory_order_relaxed);
+}
+
+SeenLaunch LaunchHook::end_probe() {
+    probing_thread_.store(0, std::memory_order_relaxed);
+    return seen_;
+}
+
+void LaunchHook::probe(const void* parameters) {
+    if (probing_thread_.load(std::memory_order_relaxed) != own_thread()) {
+        // Somebody else's launch: it tells which context there is to prove things in.
+        const auto bytes = static_cast<uint32_t>(slot(parameters, 0));
+        if (bytes != callback_.bytes)
+            return switch_off("CUDA's launch callback has other parameters than its version should have");
+        CuContext current = nullptr;
+        const auto context = reinterpret_cast<CuContext>(slot(parameters, callback_.context_slot));
+        if (cuda_.ctx_get_current(&current) == 0 && current != nullptr && current == context) newcomer(context);
+        return;
+    }
+    seen_ = {};
+    seen_.came = true;
+    seen_.bytes = static_cast<uint32_t>(slot(parameters, 0));
+    if (seen_.bytes != callback_.bytes) return;
+    seen_.context = reinterpret_cast<CuContext>(slot(parameters, callback_.context_slot));
+    auto* qmd = reinterpret_cast<uint8_t*>(slot(parameters, callback_.qmd_slot));
+    std::array<uint8_t, kQmdLookBytes> copy;
+    if (reinterpret_cast<uintptr_t>(qmd) % 8 != 0 || !read_safely(qmd, copy.data(), copy.size())) return;
+    seen_.layout = find_qmd_layout(std::span<const uint8_t, kQmdLookBytes>(copy));
+    if (seen_.layout == nullptr) return;
+    seen_.shape = read_shape(*seen_.layout, copy.data());
+    seen_.kind = read_kind(*seen_.layout, copy.data());
+    seen_.mask = read_mask(*seen_.layout, copy.data());
+    if (!probe_mask_ || seen_.layout != probe_layout_ || seen_.kind != QmdKind::kGrid) return;
+    QmdMask mask = *probe_mask_;
+    for (size_t i = 0; i < std::size(mask.words); ++i) mask.words[i] |= seen_.mask.words[i];
+    write_mask(*seen_.layout, qmd, mask);
+}
+
+// ---- Working
+
+void LaunchHook::start(const QmdLayout& layout, const MaskMap& map, page::Page& page) {
+    layout_ = &layout;
+    map_ = &map;
+    page_ = &page;
+    Stage proving = Stage::kProving;
+    stage_.compare_exchange_strong(proving, Stage::kWorking, std::memory_order_release);
+}
+
+void LaunchHook::work(const void* parameters) {
+    if (static_cast<uint32_t>(slot(parameters, 0)) != callback_.bytes) {
+        return switch_off("the parameters of CUDA's launch callback changed");
+    }
+    const auto context = reinterpret_cast<CuContext>(slot(parameters, callback_.context_slot));
+    switch (verdict(context)) {
+        case Verdict::kUnknown: return newcomer(context);
+        case Verdict::kDeclined: return;
+        case Verdict::kApproved: break;
+    }
+    page::SampleWriter writer(*page_);
+    writer.count_launch();
+
+    QmdMask mask;
+    uint64_t generation;
+    if (!current_mask(mask, generation)) return;
+    if (writer.applied() != generation) writer.set_applied(generation);
+    if (mask == QmdMask{}) return;
+
+    auto* qmd = reinterpret_cast<uint8_t*>(slot(parameters, callback_.qmd_slot));
+    if (qmd == nullptr || reinterpret_cast<uintptr_t>(qmd) % 8 != 0)
+        return switch_off("CUDA's launch callback named no descriptor");
+    if (!has_version(*layout_, qmd)) return switch_off("a launch descriptor has another version than the ones before");
+    const QmdMask before = read_mask(*layout_, qmd);
+    for (size_t i = 0; i < std::size(mask.words); ++i) mask.words[i] |= before.words[i];
+    const QmdKind kind = read_kind(*layout_, qmd);
+    const bool starts = kind == QmdKind::kGrid      ? map_->leaves_any(mask)
+                        : kind == QmdKind::kCluster ? map_->leaves_cluster(mask, read_cluster(*layout_, qmd))
+                                                    : false;
+    if (!starts) {
+        left_alone_.fetch_add(1, std::memory_order_relaxed);
+        return;
+    }
+    write_mask(*layout_, qmd, mask);
+    masked_.fetch_add(1, std::memory_order_relaxed);
+}
+
+// False: the page is being changed this very moment, or nobody asked for anything.
+bool LaunchHook::current_mask(QmdMask& mask, uint64_t& generation) {
+    const uint64_t version = page_->daemon.version.load(std::memory_order_acquire);
+    if (translated_.version.load(std::memory_order_acquire) == version) {
+        generation = translated_.generation.load(std::memory_order_acquire);
+        for (size_t i = 0; i < std::size(mask.words); ++i)
+            mask.words[i] = translated_.words[i].load(std::memory_order_acquire);
+        if (translated_.version.load(std::memory_order_relaxed) == version) return true;
+    }
+    page::Split split;
+    if (!page::read_split(page_->daemon, split)) return false;
+    TpcMask disable;
+    std::copy(std::begin(split.disable), std::end(split.disable), disable.begin());
+    mask = map_->translate(disable);
+    generation = split.generation;
+    if (!translating_.test_and_set(std::memory_order_acquire)) {
+        // Release: a reader that meets one of these sees that the version is gone.
+        translated_.version.store(~uint64_t{0}, std::memory_order_relaxed);
+        translated_.generation.store(generation, std::memory_order_release);
+        for (size_t i = 0; i < std::size(mask.words); ++i)
+            translated_.words[i].store(mask.words[i], std::memory_order_release);
+        // `version` was read before the split: if the split is newer, the next launch translates again.
+        translated_.version.store(version, std::memory_order_release);
+        translating_.clear(std::memory_order_release);
+    }
+    return true;
+}
+
+// ---- Contexts
+
+LaunchHook::Verdict LaunchHook::verdict(CuContext context) const {
+    const auto wanted = reinterpret_cast<uintptr_t>(context);
+    bool full = true;
+    for (const auto& place : contexts_) {
+        const uintptr_t known = place.load(std::memory_order_relaxed);
+        if (known == wanted && wanted != 0) return Verdict::kApproved;
+        if (known == (wanted | 1)) return Verdict::kDeclined;
+        if (known == 0) full = false;
+    }
+    return full ? Verdict::kDeclined : Verdict::kUnknown;
+}
+
+void LaunchHook::decide(CuContext context, bool approved) {
+    if (verdict(context) != Verdict::kUnknown) return;
+    for (auto& place : contexts_) {
+        uintptr_t empty = 0;
+        const uintptr_t value = reinterpret_cast<uintptr_t>(context) | (approved ? 0 : 1);
+        if (place.compare_exchange_strong(empty, value, std::memory_order_relaxed)) return;
+    }
+}
+
+void LaunchHook::forget_contexts() {
+    for (auto& place : contexts_) place.store(0, std::memory_order_relaxed);
+    newcomer_.store(nullptr, std::memory_order_relaxed);
+}
+
+void LaunchHook::page_replaced() { translated_.version.store(~uint64_t{0}, std::memory_order_release); }
+
+void LaunchHook::newcomer(CuContext context) {
+    CuContext before = nullptr;
+    if (context == nullptr || !newcomer_.compare_exchange_strong(before, context, std::memory_order_release)) return;
+    wake();
+}
+
+CuContext LaunchHook::take_newcomer() { return newcomer_.exchange(nullptr, std::memory_order_acquire); }
+
+void LaunchHook::wake() {
+    events_.fetch_add(1, std::memory_order_release);
+    events_.notify_all();
+}
+
+// ---- Off
+
+void LaunchHook::switch_off(const char* reason) {
+    const char* none = nullptr;
+    off_reason_.compare_exchange_strong(none, reason, std::memory_order_release);
+    stage_.store(Stage::kOff, std::memory_order_release);
+    wake();
+}
+
+std::optional<Error> LaunchHook::off_reason() const {
+    const char* reason = off_reason_.load(std::memory_order_acquire);
+    if (reason == nullptr) return std::nullopt;
+    return Error{Code::kFailedPrecondition, reason, "see docs/partitioning.md"};
+}
+
+HookCounters LaunchHook::counters() const {
+    return {masked_.load(std::memory_order_relaxed), left_alone_.load(std::memory_order_relaxed)};
+}
+
+}  // namespace vuda::partition

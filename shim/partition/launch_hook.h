@@ -1,0 +1,139 @@
+// CUDA calls us before each kernel's launch descriptor goes to the GPU, and we add the TPCs that compute must keep off.
+//
+// The way in is the interface through which CUDA's own tools watch a program: export table
+// 2c8e0ad8-0710-ab4e-90dd-54719fe5f74b, entry 3 to subscribe, entry 6 to enable a callback; domain 0xb, callback 1
+// comes before the upload of a descriptor, with a parameter block that holds the context and the descriptor's address.
+// None of that is documented, so nothing is believed: memory is written only after a kernel of our own has shown
+// (self_check.h) that this address in this version of CUDA is a launch descriptor, and each descriptor must look like
+// one again. At the first surprise the hook switches itself off for the rest of the process.
+//
+// CUDA admits one subscriber: a profiler that is there first keeps us out, and the other way round.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "base/result.h"
+#include "proto/page/session_page.h"
+#include "shim/partition/cuda_driver.h"
+#include "shim/partition/mask_map.h"
+#include "shim/partition/qmd.h"
+
+namespace vuda::partition {
+
+// What callback parameters look like in one range of CUDA versions.
+struct CallbackLayout {
+    int first_version;  // as cuDriverGetVersion says it: 13000 is CUDA 13.0
+    int last_version;
+    uint32_t bytes;        // first word of the block
+    uint8_t context_slot;  // which 8-byte slot holds the CUcontext
+    uint8_t qmd_slot;      // which holds the descriptor's address
+};
+
+const CallbackLayout* find_callback_layout(int cuda_version);
+
+// What the callback saw of one launch of our own thread.
+struct SeenLaunch {
+    bool came = false;
+    uint32_t bytes = 0;
+    CuContext context = nullptr;
+    const QmdLayout* layout = nullptr;  // nullptr: not a descriptor that is known
+    LaunchShape shape{};
+    QmdKind kind = QmdKind::kQueue;
+    QmdMask mask;  // before anything was added
+};
+
+struct HookCounters {
+    uint64_t masked = 0;
+    uint64_t left_alone = 0;  // launches that a mask would have kept from ever starting
+};
+
+class LaunchHook {
+ public:
+    // Subscribes. One in a process, for as long as the process lives. FAILED_PRECONDITION: this version of CUDA is not
+    // in the table, or somebody else has subscribed. `events` changes whenever there may be a newcomer to take, or the
+    // hook switched itself off: wait on it.
+    static Result<std::unique_ptr<LaunchHook>> install(const CudaDriver& cuda, std::atomic<uint32_t>& events);
+    ~LaunchHook();
+    LaunchHook(const LaunchHook&) = delete;
+    LaunchHook& operator=(const LaunchHook&) = delete;
+
+    // --- Proving. Only launches of the calling thread are looked at, and masked only when `mask` is given and `layout`
+    // was recognised before.
+    void begin_probe(const QmdLayout* layout, const std::optional<QmdMask>& mask);
+    SeenLaunch end_probe();
+
+    // --- Working. From now on launches in approved contexts get what the page says. `page` and `map` outlive the
+    // process.
+    void start(const QmdLayout& layout, const MaskMap& map, page::Page& page);
+    // What is to become of a context's launches: they follow the page, or are not looked at.
+    void approve(CuContext context) { decide(context, true); }
+    void decline(CuContext context) { decide(context, false); }
+    void forget_contexts();
+    // Another page is at the page's address.
+    void page_replaced();
+
+    // A context that launched something and was neither approved nor declined; nullptr: none so far. Taken once.
+    CuContext take_newcomer();
+
+    // Why the hook is off; nullopt: it is not.
+    std::optional<Error> off_reason() const;
+    void switch_off(const char* reason);
+    HookCounters counters() const;
+
+ private:
+    enum class Stage : uint32_t { kOff, kProving, kWorking };
+
+    static constexpr size_t kContexts = 16;
+
+    // The page's split in the descriptor's numbering, for one version of the page.
+    struct Translated {
+        std::atomic<uint64_t> version{~uint64_t{0}};
+        std::atomic<uint64_t> generation{0};
+        std::atomic<uint64_t> words[2]{};
+    };
+
+    LaunchHook(const CallbackLayout& callback, const CudaDriver& cuda, std::atomic<uint32_t>& events)
+        : callback_(callback), cuda_(cuda), events_(events) {}
+
+    static void on_launch(void* self, int domain, int callback, const void* parameters);
+    void probe(const void* parameters);
+    void work(const void* parameters);
+    bool current_mask(QmdMask& mask, uint64_t& generation);
+    void newcomer(CuContext context);
+    void wake();
+    enum class Verdict { kUnknown, kApproved, kDeclined };
+    Verdict verdict(CuContext context) const;
+    void decide(CuContext context, bool approved);
+
+    const CallbackLayout& callback_;
+    const CudaDriver cuda_;
+    std::atomic<uint32_t>& events_;
+    int (*enable_)(uint32_t enable, uint32_t handle, int domain, int callback) = nullptr;
+    uint32_t handle_ = 0;
+    LaunchHook* older_ = nullptr;  // keeps those reachable that CUDA knows and nobody uses
+
+    std::atomic<Stage> stage_{Stage::kProving};
+    std::atomic<const char*> off_reason_{nullptr};
+    std::atomic<CuContext> newcomer_{nullptr};
+    std::atomic<uintptr_t> contexts_[kContexts]{};  // lowest bit: declined
+
+    // Probing; touched by the probing thread only.
+    std::atomic<uint64_t> probing_thread_{0};  // pthread_t; 0: none
+    const QmdLayout* probe_layout_ = nullptr;
+    std::optional<QmdMask> probe_mask_;
+    SeenLaunch seen_;
+
+    // Working; set before the stage is.
+    const QmdLayout* layout_ = nullptr;
+    const MaskMap* map_ = nullptr;
+    page::Page* page_ = nullptr;
+    Translated translated_;
+    std::atomic_flag translating_;
+    std::atomic<uint64_t> masked_{0};
+    std::atomic<uint64_t> left_alone_{0};
+};
+
+}  // namespace vuda::partition

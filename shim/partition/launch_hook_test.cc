@@ -1,0 +1,282 @@
+#include "shim/partition/launch_hook.h"
+
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <set>
+#include <thread>
+
+#include "shim/partition/self_check.h"
+#include "shim/partition/testing_cuda.h"
+
+namespace vuda::partition {
+namespace {
+
+using testing::card_layout;
+using testing::FakeCuda;
+
+constexpr LaunchShape kSome{{100, 1, 1}, {256, 1, 1}};
+
+class Hook : public ::testing::Test {
+ protected:
+    // The whole way to a working hook.
+    void prove() {
+        cuda_ = fake_.driver();
+        Result<std::unique_ptr<LaunchHook>> hook = LaunchHook::install(cuda_, events_);
+        ASSERT_TRUE(hook) << hook.error().to_string();
+        hook_ = *std::move(hook);
+        Result<Proof> proof = self_check(cuda_, *hook_, layout_, context_);
+        ASSERT_TRUE(proof) << proof.error().to_string();
+        proof_.emplace(*std::move(proof));
+        hook_->start(*proof_->layout, proof_->map, *page_);
+        hook_->approve(context_);
+    }
+
+    Error check_error() {
+        cuda_ = fake_.driver();
+        Result<std::unique_ptr<LaunchHook>> hook = LaunchHook::install(cuda_, events_);
+        if (!hook) return hook.error();
+        hook_ = *std::move(hook);
+        const Result<Proof> proof = self_check(cuda_, *hook_, layout_, context_);
+        return proof ? Error{Code::kOk, "proved", ""} : proof.error();
+    }
+
+    void publish(uint64_t generation, std::initializer_list<uint32_t> tpcs) {
+        page::Split split{generation, page::SplitMode::kInterSm, static_cast<uint32_t>(66 - tpcs.size()), {}};
+        for (const uint32_t t : tpcs) split.disable[t / 64] |= uint64_t{1} << (t % 64);
+        writer_.publish(split);
+    }
+
+    static QmdMask bits_of(std::initializer_list<uint32_t> tpcs) {
+        QmdMask mask;
+        for (const uint32_t t : tpcs) {
+            const uint32_t bit = testing::kCardMaskBits[t];
+            mask.words[bit / 64] |= uint64_t{1} << (bit % 64);
+        }
+        return mask;
+    }
+
+    FakeCuda fake_;
+    CudaDriver cuda_{};
+    const GpuLayout layout_ = card_layout();
+    int a_context_ = 0, another_context_ = 0;
+    const CuContext context_ = &a_context_;
+    std::unique_ptr<page::Page> page_ = std::make_unique<page::Page>();
+    page::SplitWriter writer_{page_->daemon};
+    std::atomic<uint32_t> events_{0};
+    std::optional<Proof> proof_;
+    std::unique_ptr<LaunchHook> hook_;
+};
+
+TEST_F(Hook, ThePagesMaskGoesIntoEveryLaunch) {
+    prove();
+    publish(1, {6, 30});
+    const auto qmd = fake_.launch(kSome, QmdKind::kGrid, context_);
+    EXPECT_TRUE(FakeCuda::has_mask(qmd));
+    EXPECT_EQ(FakeCuda::mask_of(qmd), bits_of({6, 30}));
+    publish(2, {0, 65});
+    EXPECT_EQ(FakeCuda::mask_of(fake_.launch(kSome, QmdKind::kGrid, context_)), bits_of({0, 65}));
+    EXPECT_EQ(page_->process.applied.load(), 2u);
+    EXPECT_EQ(page_->process.launches.load(), 2u);
+    EXPECT_EQ(hook_->counters().masked, 2u);
+}
+
+TEST_F(Hook, WithoutALimitDescriptorsStayAsTheyAre) {
+    prove();
+    EXPECT_FALSE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kGrid, context_)));
+    publish(1, {6});
+    publish(2, {});
+    EXPECT_FALSE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kGrid, context_)));
+    EXPECT_EQ(page_->process.applied.load(), 2u);
+}
+
+TEST_F(Hook, AMaskThatIsThereStays) {
+    prove();
+    publish(1, {6});
+    EXPECT_EQ(FakeCuda::mask_of(fake_.launch(kSome, QmdKind::kGrid, context_, nullptr, bits_of({1, 2}))),
+              bits_of({1, 2, 6}));
+}
+
+TEST_F(Hook, NothingIsMaskedIntoNeverStarting) {
+    prove();
+    publish(1, {6, 30});
+    // A program that keeps itself to those very TPCs.
+    QmdMask others;
+    for (uint32_t t = 0; t < 66; ++t) {
+        if (t != 6 && t != 30) {
+            const uint32_t bit = testing::kCardMaskBits[t];
+            others.words[bit / 64] |= uint64_t{1} << (bit % 64);
+        }
+    }
+    EXPECT_EQ(FakeCuda::mask_of(fake_.launch(kSome, QmdKind::kGrid, context_, nullptr, others)), others);
+    // Blocks that wait for each other.
+    EXPECT_FALSE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kCooperative, context_)));
+    EXPECT_FALSE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kCooperativeCluster, context_)));
+    EXPECT_EQ(hook_->counters().left_alone, 3u);
+    EXPECT_EQ(hook_->counters().masked, 0u);
+}
+
+TEST_F(Hook, ClustersAreMaskedWhereTheyStillFit) {
+    prove();
+    page::Split split{1, page::SplitMode::kInterSm, 8, {~uint64_t{0xff}, 3}};  // one TPC of each GPC
+    writer_.publish(split);
+    EXPECT_TRUE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kCluster, context_, nullptr, {}, 2)));
+    EXPECT_FALSE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kCluster, context_, nullptr, {}, 8)));
+}
+
+TEST_F(Hook, AContextThatIsNotOursIsLeftAlone) {
+    prove();
+    publish(1, {6});
+    const uint32_t before = events_.load();
+    EXPECT_FALSE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kGrid, &another_context_)));
+    EXPECT_NE(events_.load(), before);
+    EXPECT_EQ(hook_->take_newcomer(), &another_context_);
+    hook_->decline(&another_context_);
+    EXPECT_FALSE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kGrid, &another_context_)));
+    EXPECT_EQ(hook_->take_newcomer(), nullptr) << "asked once";
+    hook_->forget_contexts();
+    EXPECT_FALSE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kGrid, context_)));
+}
+
+TEST_F(Hook, AnotherPageAtTheSameVersionIsNoticed) {
+    prove();
+    publish(1, {6});
+    (void)fake_.launch(kSome, QmdKind::kGrid, context_);
+    *reinterpret_cast<page::Word*>(&page_->daemon.version) = 0;
+    page::SplitWriter next(page_->daemon);
+    next.publish({9, page::SplitMode::kInterSm, 65, {uint64_t{1} << 7}});
+    hook_->page_replaced();
+    EXPECT_EQ(FakeCuda::mask_of(fake_.launch(kSome, QmdKind::kGrid, context_)), bits_of({7}));
+}
+
+TEST_F(Hook, AnythingUnexpectedSwitchesItOffForGood) {
+    prove();
+    publish(1, {6});
+    fake_.quirks.descriptor_version = 0x41;
+    EXPECT_FALSE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kGrid, context_)));
+    ASSERT_TRUE(hook_->off_reason());
+    fake_.quirks.descriptor_version = 0x40;
+    EXPECT_FALSE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kGrid, context_)));
+}
+
+TEST_F(Hook, OtherParametersSwitchItOff) {
+    prove();
+    publish(1, {6});
+    fake_.quirks.parameter_bytes = 0x60;
+    EXPECT_FALSE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kGrid, context_)));
+    EXPECT_TRUE(hook_->off_reason());
+}
+
+TEST_F(Hook, BeforeTheProofNoLaunchIsTouched) {
+    cuda_ = fake_.driver();
+    Result<std::unique_ptr<LaunchHook>> hook = LaunchHook::install(cuda_, events_);
+    ASSERT_TRUE(hook);
+    (*hook)->approve(context_);
+    publish(1, {6});
+    cuda_.ctx_push(context_);
+    EXPECT_FALSE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kGrid, context_)));
+    EXPECT_EQ((*hook)->take_newcomer(), context_) << "and it tells where to prove it";
+    CuContext popped;
+    cuda_.ctx_pop(&popped);
+}
+
+TEST_F(Hook, ChangesUnderLoadAreAllOrNothing) {
+    prove();
+    std::atomic<bool> stop{false};
+    std::atomic<uint64_t> launches{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 2; ++t) {
+        threads.emplace_back([&] {
+            const QmdMask even = bits_of({0, 2, 64}), odd = bits_of({1, 3, 65});
+            do {
+                const QmdMask got = FakeCuda::mask_of(fake_.launch(kSome, QmdKind::kGrid, context_));
+                if (!(got == even) && !(got == odd) && !(got == QmdMask{}))
+                    ADD_FAILURE() << "a mask that nobody asked for";
+                launches.fetch_add(1);
+            } while (!stop.load());
+        });
+    }
+    for (uint64_t g = 1; g <= 20000 || launches.load() < 1000; ++g) {
+        if (g % 2 == 0) {
+            publish(g, {0, 2, 64});
+        } else {
+            publish(g, {1, 3, 65});
+        }
+    }
+    stop.store(true);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(page_->process.launches.load(), launches.load());
+}
+
+// The requirement is 100 ns; processor time, so that other load on the machine does not count.
+TEST_F(Hook, ALaunchCostsLessThan100Nanoseconds) {
+    prove();
+    publish(1, {6, 30});
+    const auto cost = [&](bool enabled) {
+        fake_.enabled = enabled;
+        timespec begin, end;
+        ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+        for (int i = 0; i < 1 << 18; ++i) (void)fake_.launch(kSome, QmdKind::kGrid, context_);
+        ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+        return (static_cast<double>(end.tv_sec - begin.tv_sec) * 1e9 +
+                static_cast<double>(end.tv_nsec - begin.tv_nsec)) /
+               (1 << 18);
+    };
+    double best = 1e9;
+    for (int i = 0; i < 5; ++i) {
+        const double with = cost(true);
+        best = std::min(best, with - cost(false));
+    }
+    RecordProperty("nanoseconds_a_launch", std::to_string(best));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && defined(__OPTIMIZE__)
+    EXPECT_LT(best, 100);
+#endif
+}
+
+TEST_F(Hook, WhatIsNotAsKnownIsRefused) {
+    fake_.quirks.version = 13010;
+    EXPECT_NE(check_error().text.find("CUDA 13.1"), std::string::npos);
+    fake_.quirks = {};
+    fake_.quirks.no_export_table = true;
+    EXPECT_EQ(check_error().code, Code::kFailedPrecondition);
+    fake_.quirks = {};
+    fake_.quirks.subscribe_result = 210;
+    EXPECT_NE(check_error().text.find("profiler"), std::string::npos);
+    fake_.quirks = {};
+    fake_.quirks.enable_result = 1;
+    EXPECT_EQ(check_error().code, Code::kFailedPrecondition);
+}
+
+struct Quirk {
+    const char* name;
+    void (*set)(FakeCuda::Quirks&);
+    Code code;
+};
+
+class SelfCheck : public Hook, public ::testing::WithParamInterface<Quirk> {};
+
+TEST_P(SelfCheck, Refuses) {
+    GetParam().set(fake_.quirks);
+    const Error error = check_error();
+    EXPECT_EQ(error.code, GetParam().code) << error.to_string();
+    EXPECT_NE(error.text, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Quirks, SelfCheck,
+    ::testing::Values(
+        Quirk{"NoCallback", [](FakeCuda::Quirks& q) { q.never_calls_back = true; }, Code::kFailedPrecondition},
+        Quirk{"ParameterSize", [](FakeCuda::Quirks& q) { q.parameter_bytes = 0x50; }, Code::kFailedPrecondition},
+        Quirk{"ContextSlot", [](FakeCuda::Quirks& q) { q.wrong_context_slot = true; }, Code::kFailedPrecondition},
+        Quirk{"UnmappedDescriptor", [](FakeCuda::Quirks& q) { q.descriptor_is_nowhere = true; },
+              Code::kFailedPrecondition},
+        Quirk{"DescriptorVersion", [](FakeCuda::Quirks& q) { q.descriptor_version = 0x22; }, Code::kFailedPrecondition},
+        Quirk{"OtherGrid", [](FakeCuda::Quirks& q) { q.other_grid = true; }, Code::kFailedPrecondition},
+        Quirk{"MaskWithoutEffect", [](FakeCuda::Quirks& q) { q.ignores_mask = true; }, Code::kFailedPrecondition},
+        Quirk{"OtherNumbering", [](FakeCuda::Quirks& q) { q.numbers_plainly = true; }, Code::kFailedPrecondition},
+        Quirk{"UnprovedTpc", [](FakeCuda::Quirks& q) { q.one_sm_never_runs = true; }, Code::kFailedPrecondition},
+        Quirk{"NoModule", [](FakeCuda::Quirks& q) { q.module_load_result = 209; }, Code::kUnavailable}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace vuda::partition

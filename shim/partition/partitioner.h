@@ -1,0 +1,91 @@
+// Puts vudad's splits into force in this process: learns the GPU's layout, proves the way that they take, and says what
+// came of it.
+//
+// A thread of its own, because it calls CUDA, which may be busy for as long as the program likes. It is started when a
+// context of this process shares a TSG, and not before.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "base/result.h"
+#include "base/uuid.h"
+#include "proto/page/session_page.h"
+#include "shim/partition/cuda_driver.h"
+#include "shim/partition/launch_hook.h"
+#include "shim/partition/partition_state.h"
+#include "shim/partition/rm_topology.h"
+#include "shim/partition/self_check.h"
+
+namespace vuda::partition {
+
+// What the partitioner needs from its process. Called on its thread.
+class PartitionHost {
+ public:
+    virtual ~PartitionHost() = default;
+    // One RM_CONTROL on the subdevice of the context that shares. Returns an NV_STATUS.
+    virtual uint32_t subdevice_control(uint32_t command, void* params, uint32_t size) = 0;
+    virtual void partition_state(const PartitionState& state) = 0;
+    virtual Result<CudaDriver> cuda() = 0;
+};
+
+class Partitioner {
+ public:
+    // `host` and `page` outlive it. `enabled` false: the program's user wants no hook in its launches; only the layout
+    // is reported.
+    Partitioner(PartitionHost& host, page::Page& page, bool enabled) : host_(host), page_(page), enabled_(enabled) {}
+    // Waits for a call into CUDA that is under way.
+    ~Partitioner();
+    Partitioner(const Partitioner&) = delete;
+    Partitioner& operator=(const Partitioner&) = delete;
+
+    // A context of this process began to share. Returns at once; any thread.
+    void sharing();
+    // None does any more.
+    void detached();
+    // The page is another vudad's.
+    void page_replaced();
+
+ private:
+    static void* thread_main(void* self);
+    void run();
+    bool prepare();
+    void follow_contexts();
+    void look_at(CuContext context);
+    CuContext retain_primary(int& device);
+    bool on_this_gpu(CuContext context);
+    void give_up(const Error& reason);
+    void report(Backend backend, const Error& reason);
+    void wake();
+
+    PartitionHost& host_;
+    page::Page& page_;
+    const bool enabled_;
+
+    std::mutex mutex_;
+    bool started_ = false;
+    pthread_t thread_{};
+    uint32_t admitted_ = 0;  // contexts that began to share since the last detached()
+    uint32_t begins_ = 0;    // calls of sharing()
+    uint32_t ends_ = 0;      // calls of detached()
+    std::atomic<bool> stopping_{false};
+    std::atomic<uint32_t> events_{0};
+    std::atomic<LaunchHook*> hook_{nullptr};
+
+    // The thread's.
+    CudaDriver cuda_{};
+    GpuLayout layout_;
+    Uuid gpu_;
+    std::unique_ptr<LaunchHook> owned_hook_;
+    std::optional<Proof> proof_;
+    bool given_up_ = false;
+    uint32_t attempts_ = 0;
+    uint32_t approved_ = 0;
+    PartitionState said_;
+};
+
+}  // namespace vuda::partition

@@ -1,0 +1,7 @@
+#pragma once
+
+namespace vuda::partition {
+
+extern const char kProbePtx[];
+
+}  // namespace vuda::partition

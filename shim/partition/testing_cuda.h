@@ -1,0 +1,206 @@
+// A CUDA driver for tests: launches make a descriptor, call back as CUDA does, and "run" on the SMs that the descriptor
+// then allows.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "base/uuid.h"
+#include "shim/partition/cuda_driver.h"
+#include "shim/partition/launch_hook.h"
+#include "shim/partition/testing_cards.h"
+
+namespace vuda::partition::testing {
+
+inline GpuLayout card_layout() {
+    GpuLayout layout;
+    for (uint32_t t = 0; t < 66; ++t) {
+        const bool graphics = t == kCardSeenGraphics[0] || t == kCardSeenGraphics[1];
+        layout.topology.tpcs.push_back({kCard[t].gpc, graphics, {2 * t, 2 * t + 1}});
+        layout.virtual_gpcs.push_back(kCard[t].virtual_gpc);
+    }
+    return layout;
+}
+
+class FakeCuda {
+ public:
+    using Callback = void (*)(void*, int, int, const void*);
+
+    // What differs from an H200 with CUDA 13.0.
+    struct Quirks {
+        int version = 13000;
+        bool no_export_table = false;
+        int subscribe_result = 0;
+        int enable_result = 0;
+        bool never_calls_back = false;
+        uint32_t parameter_bytes = 0x58;
+        bool wrong_context_slot = false;
+        bool descriptor_is_nowhere = false;
+        uint8_t descriptor_version = 0x40;
+        bool other_grid = false;
+        bool ignores_mask = false;
+        bool numbers_plainly = false;  // mask bit t is TPC t
+        bool one_sm_never_runs = false;
+        int module_load_result = 0;
+    };
+
+    static FakeCuda*& current() {
+        static FakeCuda* fake = nullptr;
+        return fake;
+    }
+
+    FakeCuda() {
+        current() = this;
+        table_[0] = 12 * 8;
+        table_[3] = reinterpret_cast<uint64_t>(&subscribe);
+        table_[6] = reinterpret_cast<uint64_t>(&enable);
+        gpu.bytes.fill(0x42);
+    }
+    ~FakeCuda() { current() = nullptr; }
+
+    CudaDriver driver() {
+        CudaDriver cuda{};
+        cuda.driver_get_version = [](int* version) { return *version = current()->quirks.version, 0; };
+        cuda.get_export_table = [](const void** table, const CuUuid*) {
+            *table = current()->table_;
+            return current()->quirks.no_export_table ? 1 : 0;
+        };
+        cuda.device_get_count = [](int* count) { return *count = 1, 0; };
+        cuda.device_get = [](int* device, int ordinal) { return *device = ordinal, 0; };
+        cuda.device_get_uuid = [](CuUuid* uuid, int) {
+            return std::memcpy(uuid->bytes, current()->gpu.bytes.data(), 16), 0;
+        };
+        cuda.primary_get_state = [](int, unsigned* flags, int* active) {
+            *flags = 0;
+            *active = current()->primary != nullptr;
+            return 0;
+        };
+        cuda.primary_retain = [](CuContext* context, int) { return *context = current()->primary, 0; };
+        cuda.primary_release = [](int) { return 0; };
+        cuda.ctx_get_current = [](CuContext* context) {
+            return *context = stack().empty() ? nullptr : stack().back(), 0;
+        };
+        cuda.ctx_push = [](CuContext context) { return stack().push_back(context), 0; };
+        cuda.ctx_pop = [](CuContext* context) { return *context = stack().back(), stack().pop_back(), 0; };
+        cuda.ctx_get_device = [](int* device) { return *device = 0, 0; };
+        cuda.exchange_capture_mode = [](int* mode) {
+            thread_local int own = 0;
+            std::swap(own, *mode);
+            return 0;
+        };
+        cuda.module_load = [](CuModule* module, const void*) {
+            return *module = current(), current()->quirks.module_load_result;
+        };
+        cuda.module_unload = [](CuModule) { return 0; };
+        cuda.module_get_function = [](CuFunction* function, CuModule, const char*) { return *function = current(), 0; };
+        cuda.mem_alloc = [](CuDevicePtr* memory, size_t bytes) {
+            *memory = reinterpret_cast<CuDevicePtr>(new uint32_t[bytes / 4]);
+            return 0;
+        };
+        cuda.mem_free = [](CuDevicePtr memory) { return delete[] reinterpret_cast<uint32_t*>(memory), 0; };
+        cuda.memset_async = [](CuDevicePtr memory, unsigned value, size_t words, CuStream) {
+            std::fill_n(reinterpret_cast<uint32_t*>(memory), words, value);
+            return 0;
+        };
+        cuda.copy_to_host = [](void* to, CuDevicePtr from, size_t bytes, CuStream) {
+            std::memcpy(to, reinterpret_cast<void*>(from), bytes);
+            return 0;
+        };
+        cuda.stream_create = [](CuStream* stream, unsigned) { return *stream = current(), 0; };
+        cuda.stream_destroy = [](CuStream) { return 0; };
+        cuda.stream_synchronize = [](CuStream) { return 0; };
+        cuda.launch = [](CuFunction, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                         unsigned, CuStream, void** parameters, void**) {
+            const auto memory = *static_cast<CuDevicePtr*>(parameters[0]);
+            current()->launch({{gx, gy, gz}, {bx, by, bz}}, QmdKind::kGrid, stack().back(),
+                              reinterpret_cast<uint32_t*>(memory));
+            return 0;
+        };
+        return cuda;
+    }
+
+    // One launch as the program would make it; returns the descriptor as the GPU gets it.
+    std::array<uint8_t, kQmdLookBytes> launch(const LaunchShape& shape, QmdKind kind, CuContext context,
+                                              uint32_t* counts = nullptr, const QmdMask& before = {},
+                                              uint32_t cluster = 1) {
+        alignas(8) std::array<uint8_t, kQmdLookBytes> qmd{};
+        const auto put = [&](size_t at, auto value) { std::memcpy(qmd.data() + at, &value, sizeof value); };
+        const bool masked = !(before == QmdMask{});
+        put(0, uint32_t{0x103f0000 | static_cast<uint32_t>(kind) << 23 | (masked ? 0x80000000u : 0u)});
+        qmd[72] = quirks.descriptor_version;
+        put(128, shape.grid[0] + (quirks.other_grid ? 1 : 0));
+        put(132, static_cast<uint16_t>(shape.grid[1]));
+        put(136, static_cast<uint16_t>(shape.grid[2]));
+        put(144, static_cast<uint16_t>(shape.block[0]));
+        put(146, static_cast<uint16_t>(shape.block[1]));
+        put(148, static_cast<uint16_t>(shape.block[2]));
+        qmd[268] = static_cast<uint8_t>(cluster);
+        qmd[269] = qmd[270] = 1;
+        put(304, before);
+        call_back(qmd.data(), context);
+        if (counts != nullptr) run(qmd.data(), counts);
+        return qmd;
+    }
+
+    static bool has_mask(const std::array<uint8_t, kQmdLookBytes>& qmd) { return (qmd[3] & 0x80) != 0; }
+    static QmdMask mask_of(const std::array<uint8_t, kQmdLookBytes>& qmd) {
+        QmdMask mask;
+        std::memcpy(&mask, qmd.data() + 304, sizeof mask);
+        return mask;
+    }
+
+    Quirks quirks;
+    CuContext primary = nullptr;
+    Uuid gpu;
+    bool enabled = false;
+
+ private:
+    static std::vector<CuContext>& stack() {
+        thread_local std::vector<CuContext> contexts;
+        return contexts;
+    }
+
+    static int subscribe(uint32_t* handle, Callback callback, void* user) {
+        FakeCuda& fake = *current();
+        *handle = 1;
+        fake.callback_ = callback;
+        fake.user_ = user;
+        return fake.quirks.subscribe_result;
+    }
+    static int enable(uint32_t on, uint32_t, int domain, int callback) {
+        if (domain != 0xb || callback != 1) return 1;
+        if (current() != nullptr) current()->enabled = on != 0;
+        return current() == nullptr ? 0 : current()->quirks.enable_result;
+    }
+
+    void call_back(uint8_t* qmd, CuContext context) {
+        if (!enabled || callback_ == nullptr || quirks.never_calls_back) return;
+        uint64_t parameters[11] = {};
+        // The upper half of the first word is not CUDA's to fill, and is not filled.
+        parameters[0] = 0x7ffc00000000 | quirks.parameter_bytes;
+        parameters[quirks.wrong_context_slot ? 2 : 1] = reinterpret_cast<uint64_t>(context);
+        parameters[4] = quirks.descriptor_is_nowhere ? 0x10 : reinterpret_cast<uint64_t>(qmd);
+        callback_(user_, 0xb, 1, parameters);
+    }
+
+    void run(const uint8_t* qmd, uint32_t* counts) const {
+        QmdMask mask;
+        if ((qmd[3] & 0x80) != 0 && !quirks.ignores_mask) std::memcpy(&mask, qmd + 304, sizeof mask);
+        for (uint32_t t = 0; t < 66; ++t) {
+            const uint32_t bit = quirks.numbers_plainly ? t : kCardMaskBits[t];
+            if ((mask.words[bit / 64] >> (bit % 64) & 1) != 0) continue;
+            if (quirks.one_sm_never_runs && t == 5) continue;
+            counts[2 * t] += 16;
+            counts[2 * t + 1] += 16;
+        }
+    }
+
+    uint64_t table_[13] = {};
+    Callback callback_ = nullptr;
+    void* user_ = nullptr;
+};
+
+}  // namespace vuda::partition::testing

@@ -1,0 +1,30 @@
+// What VUDA has to do with a stand-in's work: TPCs to keep off, and timing samples.
+//
+// On hardware the shim does both to an unmodified program (launch descriptors, the Vulkan layer). Nobody can do it to a
+// stand-in, whose work is a made-up method; so it asks libvuda.so, if the shim has loaded that into this process.
+#pragma once
+
+#include <cstdint>
+
+#include "sim/pushbuffer/format.h"
+
+namespace vuda::sim::standin {
+
+class Vuda {
+ public:
+    // Call it once a context exists: by then the shim has loaded libvuda.so, or never will.
+    static Vuda find();
+
+    // Adds the TPCs that compute must keep off now. Returns the split's generation, 0: there is none.
+    uint64_t mask(work::Launch& launch) const;
+
+    enum class Sample : uint32_t { kFrame = 1, kInterval = 2, kSync = 4 };
+    // Ends now; `id` counts frames from 1.
+    void sample(Sample kind, uint64_t id, double duration_ms) const;
+
+ private:
+    uint64_t (*disable_mask_)(uint64_t mask[4]) = nullptr;
+    void (*sample_)(uint32_t kind, uint64_t id, uint64_t end_ns, uint64_t duration_ns) = nullptr;
+};
+
+}  // namespace vuda::sim::standin
