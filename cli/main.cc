@@ -13,6 +13,7 @@
 #include "cli/query_commands.h"
 #include "cli/run_command.h"
 #include "cli/run_environment.h"
+#include "cli/slo_view.h"
 #include "cli/top_command.h"
 
 namespace vuda::cli {
@@ -32,7 +33,8 @@ struct Arguments {
     std::string name;
     std::string value;
     v1::SetSloRequest slo;
-    double frame_ms = 0, frame_miss = 0, latency_ms = 0, latency_miss = 0, throughput = 0;
+    double frame_ms = 0, latency_ms = 0, throughput = 0;
+    std::string frame_miss, latency_miss;
     bool clear = false;
     TopOptions top;
     BugreportOptions report;
@@ -201,38 +203,53 @@ Exit status: the program's own; 128 + N if signal N ended it; 127 not found; 126
         status = parsed ? mode_command(socket(), request) : fail(parsed.error());
     });
 
-    CLI::App* slo = app.add_subcommand("slo", "Set targets that the tuner is to keep");
+    CLI::App* slo =
+        app.add_subcommand("slo", "Show or set targets of a TSG: the tuner finds the split that keeps them");
+    const auto fraction = [](const std::string& text) {
+        const Result<double> value = parse_fraction(text);
+        return value ? std::string() : value.error().to_string();
+    };
     slo->add_option("NAME", args.name, "TSG")->required()->type_name("");
-    slo->add_option("--session", args.session, "Compute session; without it the graphics side is meant")
+    slo->add_option("--session", args.session, "Of this compute session only; without it of every one that shares NAME")
         ->type_name("SESSION");
     slo->add_option("--frame-ms", args.frame_ms, "Frame time, milliseconds")
         ->type_name("MS")
         ->check(CLI::NonNegativeNumber);
-    slo->add_option("--frame-miss", args.frame_miss, "Fraction of frames that may be late")
-        ->type_name("0..1")
-        ->check(CLI::Range(0.0, 1.0));
+    slo->add_option("--frame-miss", args.frame_miss, "Fraction of frames that may be late, 0.01 or 1% (default 1%)")
+        ->type_name("FRACTION")
+        ->check(fraction);
     slo->add_option("--latency-ms", args.latency_ms, "Latency of one step, milliseconds")
         ->type_name("MS")
         ->check(CLI::NonNegativeNumber);
-    slo->add_option("--latency-miss", args.latency_miss, "Fraction of steps that may be late")
-        ->type_name("0..1")
-        ->check(CLI::Range(0.0, 1.0));
+    slo->add_option("--latency-miss", args.latency_miss, "Fraction of steps that may be late (default 1%)")
+        ->type_name("FRACTION")
+        ->check(fraction);
     slo->add_option("--throughput", args.throughput, "Steps per second, at least")
         ->type_name("RATE")
         ->check(CLI::NonNegativeNumber);
-    slo->add_flag("--clear", args.clear, "Drop the targets");
-    slo->footer("Examples:\n  vudactl slo game --frame-ms 16.6 --frame-miss 0.01\n  vudactl slo game --clear");
+    slo->add_flag("--clear", args.clear, "Drop the targets, all of NAME or the session's");
+    slo->add_flag("--json", args.json, "As JSON (docs/vudactl.md)");
+    slo->footer(
+        "Examples:\n  vudactl slo game --frame-ms 16.67 --frame-miss 1%    leaves the quota to the tuner\n"
+        "  vudactl slo game --latency-ms 33.3 --throughput 20\n  vudactl slo game --session 7 --latency-ms 10\n"
+        "  vudactl slo game                                     target, attained, margin, state\n"
+        "  vudactl slo game --clear\n\n"
+        "Exit status: 64 not a target; 66 no such name or session; 77 not permitted.");
     slo->callback([&] {
+        // One late frame or step of a hundred, where nobody says otherwise.
+        const auto miss = [](const std::string& given, double bound) {
+            return given.empty() ? bound > 0 ? 0.01 : 0.0 : *parse_fraction(given);
+        };
         v1::SetSloRequest request;
         request.set_name(args.name);
         request.set_session_id(args.session);
         request.set_frame_ms(args.frame_ms);
-        request.set_frame_miss(args.frame_miss);
+        request.set_frame_miss(miss(args.frame_miss, args.frame_ms));
         request.set_latency_ms(args.latency_ms);
-        request.set_latency_miss(args.latency_miss);
+        request.set_latency_miss(miss(args.latency_miss, args.latency_ms));
         request.set_throughput(args.throughput);
         request.set_clear(args.clear);
-        status = slo_command(socket(), request);
+        status = slo_command(socket(), request, args.json);
     });
 
     try {

@@ -10,6 +10,7 @@
 #include "cli/libraries.h"
 #include "cli/partition_view.h"
 #include "cli/run_environment.h"
+#include "cli/slo_view.h"
 #include "cli/status_view.h"
 #include "cli/table.h"
 #include "rm/driver_table.h"
@@ -103,9 +104,25 @@ int mode_command(const std::string& socket, const v1::SetModeRequest& request) {
     return print(text + "\n");
 }
 
-int slo_command(const std::string& socket, const v1::SetSloRequest& request) {
-    const auto reply = ask(socket, &v1::Vuda::Stub::SetSlo, request);
-    return reply ? 0 : fail(reply.error());
+int slo_command(const std::string& socket, const v1::SetSloRequest& request, bool json) {
+    v1::SetSloRequest question;
+    question.set_name(request.name());
+    question.set_session_id(request.session_id());
+    std::string note;
+    if (request.SerializeAsString() != question.SerializeAsString()) {
+        const auto reply = ask(socket, &v1::Vuda::Stub::SetSlo, request);
+        if (!reply) return fail_with_answer(reply.error(), json);
+        if (!reply->note().empty()) note = request.name() + ": " + printable(reply->note()) + "\n";
+    }
+    const auto status = ask(socket, &v1::Vuda::Stub::GetStatus, v1::StatusRequest());
+    if (!status) return fail_with_answer(status.error(), json);
+    for (const v1::TsgInfo& tsg : status->tsgs()) {
+        if (tsg.name() != request.name()) continue;
+        return print(json ? to_pretty(Json{{"schema", kJsonSchema}, {"name", tsg.name()}, {"slo", slo_json(tsg)}})
+                          : note + slo_text(tsg));
+    }
+    return fail_with_answer({Code::kNotFound, "no TSG is registered as '" + request.name() + "'", "see vudactl status"},
+                            json);
 }
 
 int doctor_command(const std::string& socket, const std::string& root, bool json) {

@@ -15,7 +15,8 @@ int metrics_command(const std::string& socket);
 int detach_command(const std::string& socket, uint64_t session);
 int quota_command(const std::string& socket, const v1::SetQuotaRequest& request);
 int mode_command(const std::string& socket, const v1::SetModeRequest& request);
-int slo_command(const std::string& socket, const v1::SetSloRequest& request);
+// Sets, and shows what holds then; with nothing set in the request only that.
+int slo_command(const std::string& socket, const v1::SetSloRequest& request, bool json);
 
 int doctor_command(const std::string& socket, const std::string& root, bool json);
 int driver_list_command(bool json);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <vector>
 
 #include "base/uuid.h"
 #include "cli/partition_view.h"
+#include "cli/slo_view.h"
 #include "cli/table.h"
 
 namespace vuda::cli {
@@ -127,6 +129,8 @@ std::string status_text(const v1::StatusReply& status) {
 
     const std::string split = partition_text(status);
     if (!split.empty()) text += "\n" + split;
+    const std::string targets = slo_text(status);
+    if (!targets.empty()) text += "\n" + targets;
 
     text += "\n";
     Table sessions({"SESSION", "PROGRAM", "ROLE", "STATE", "TSG", "CHANNELS", "ATTACH", "SPLIT BY", "FOR", "WHY NOT"});
@@ -171,7 +175,8 @@ Json status_json(const v1::StatusReply& status) {
                                     {"since_ms", tsg.since_ms()},
                                     {"allow_uids", array_json(tsg.allow_uids())},
                                     {"allow_gids", array_json(tsg.allow_gids())},
-                                    {"partition", partition_json(tsg)}});
+                                    {"partition", partition_json(tsg)},
+                                    {"slo", slo_json(tsg)}});
     }
     for (const v1::SessionInfo& session : status.sessions()) {
         json["sessions"].push_back(Json{{"id", session.session_id()},
@@ -203,19 +208,25 @@ std::string event_text(const v1::Event& event) {
     micros.insert(0, 6 - micros.size(), '0');
     std::string text = std::to_string(event.monotonic_us() / 1000000) + "." + micros + " " + printable(event.kind());
     if (!event.name().empty()) text += " " + printable(event.name());
-    text += ": session " + std::to_string(event.session_id()) + ", " + peer_text(event.peer());
     const std::string reason = reason_text(event.reason());
+    // Neither: of the tuner's own accord.
+    if (event.has_peer() || event.session_id() != 0) text += ": session " + std::to_string(event.session_id());
+    if (event.has_peer()) text += ", " + peer_text(event.peer());
     if (!reason.empty()) text += ": " + reason;
     return text + "\n";
 }
 
 Json event_json(const v1::Event& event) {
+    Json fields = Json::object();
+    for (const auto& [key, value] : std::map<std::string, std::string>(event.fields().begin(), event.fields().end()))
+        fields[key] = value;
     return Json{{"monotonic_us", event.monotonic_us()},
                 {"kind", event.kind()},
                 {"name", event.name()},
                 {"session", event.session_id()},
-                {"peer", peer_json(event.peer())},
-                {"reason", reason_json(event.reason())}};
+                {"peer", event.has_peer() ? peer_json(event.peer()) : Json(nullptr)},
+                {"reason", reason_json(event.reason())},
+                {"fields", fields}};
 }
 
 Json error_json(const Error& error) {

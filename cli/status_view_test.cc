@@ -120,7 +120,7 @@ TEST(StatusJson, SchemaAsDocumented) {
     EXPECT_EQ(keys(json["daemon"]["driver"]), "version verdict note ");
     EXPECT_EQ(keys(json["tsgs"][0]),
               "name gpu owner_session owner exported control_buffers channels attached_sessions since_ms allow_uids "
-              "allow_gids partition ");
+              "allow_gids partition slo ");
     EXPECT_EQ(keys(json["sessions"][0]),
               "id peer role state name channels_moved veid control_buffers attach_us reason client_version "
               "driver_version transport "

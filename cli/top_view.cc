@@ -7,6 +7,7 @@
 
 #include "cli/metrics_text.h"
 #include "cli/partition_view.h"
+#include "cli/slo_view.h"
 #include "cli/status_view.h"
 #include "cli/table.h"
 
@@ -172,14 +173,29 @@ std::vector<std::string> TopView::tsgs() const {
         const v1::PartitionInfo& split = tsg.partition();
         const std::string compute = split.applied_tpcs() == 0 ? "all" : std::to_string(split.applied_tpcs()) + " TPC";
         lines.push_back(without_trailing_blanks(left(tsg.name(), 16) + " " + left(tsg.owner().program(), 14) + " " +
-                                left(std::to_string(tsg.owner().pid()), 7) + " " +
-                                right(std::to_string(tsg.channels()) + "/128", 8) + " " +
-                                right(std::to_string(tsg.attached_sessions_size()), 8) + " " +
-                                left(tsg.has_partition() ? mode_name(split.mode()) : "-", 8) + " " +
-                                right(tsg.has_partition() ? quota_text(split) : "-", 5) + " " +
-                                right(tsg.has_partition() ? compute : "-", 7)));
+                                                left(std::to_string(tsg.owner().pid()), 7) + " " +
+                                                right(std::to_string(tsg.channels()) + "/128", 8) + " " +
+                                                right(std::to_string(tsg.attached_sessions_size()), 8) + " " +
+                                                left(tsg.has_partition() ? mode_name(split.mode()) : "-", 8) + " " +
+                                                right(tsg.has_partition() ? quota_text(split) : "-", 5) + " " +
+                                                right(tsg.has_partition() ? compute : "-", 7)));
     }
     if (lines.size() == 1) lines = {"no TSG is registered"};
+    return lines;
+}
+
+std::vector<std::string> TopView::targets() const {
+    std::vector<std::string> lines = {"TARGET OF        WHO          BOUND        ATTAINED     MISSED MARGIN STATE"};
+    for (const v1::TsgInfo& tsg : status_.tsgs()) {
+        for (const v1::SloTarget& target : tsg.slo().targets()) {
+            const SloWords words = slo_words(target, tsg.slo().automatic());
+            lines.push_back(without_trailing_blanks(left(tsg.name(), 16) + " " + left(words.who, 12) + " " +
+                                                    left(words.bound, 12) + " " + left(words.attained, 12) + " " +
+                                                    right(words.missed, 6) + " " + right(words.margin, 6) + " " +
+                                                    left(words.state, 10)));
+        }
+    }
+    if (lines.size() == 1) lines.clear();
     return lines;
 }
 
@@ -189,13 +205,13 @@ std::vector<std::string> TopView::sessions() const {
     for (const Row& row : sorted()) {
         const v1::SessionInfo& session = *row.session;
         const bool timed = !row.timing.kind.empty();
-        lines.push_back(
-            without_trailing_blanks(right(std::to_string(session.session_id()), 4) + " " + left(session.peer().program(), 14) + " " +
-                    left(std::to_string(session.peer().pid()), 7) + " " + left(state_text(session.state()), 10) + " " +
-                    left(session.name(), 10) + " " + right(timed ? number_text(row.timing.rate) : "-", 7) + " " +
-                    right(timed ? milliseconds_text(row.timing.p50) : "-", 6) + " " +
-                    right(timed ? milliseconds_text(row.timing.p99) : "-", 6) + " " +
-                    right(row.launches < 0 ? "-" : number_text(row.launches), 8)));
+        lines.push_back(without_trailing_blanks(
+            right(std::to_string(session.session_id()), 4) + " " + left(session.peer().program(), 14) + " " +
+            left(std::to_string(session.peer().pid()), 7) + " " + left(state_text(session.state()), 10) + " " +
+            left(session.name(), 10) + " " + right(timed ? number_text(row.timing.rate) : "-", 7) + " " +
+            right(timed ? milliseconds_text(row.timing.p50) : "-", 6) + " " +
+            right(timed ? milliseconds_text(row.timing.p99) : "-", 6) + " " +
+            right(row.launches < 0 ? "-" : number_text(row.launches), 8)));
     }
     if (lines.size() == 1) lines = {"no program is connected"};
     return lines;
@@ -208,6 +224,7 @@ std::vector<std::string> TopView::lines(size_t width, size_t height) const {
         all.insert(all.end(), part.begin(), part.end());
     };
     add(tsgs());
+    if (const std::vector<std::string> lines = targets(); !lines.empty()) add(lines);
     add(sessions());
     const std::string keys = "q quit  space refresh  s sort  r reverse  p pause";
     // What does not fit is said: a table that ends early would look complete.
@@ -236,6 +253,10 @@ std::string TopView::text() const {
     out += "\n";
     add(tsgs());
     out += "\n";
+    if (const std::vector<std::string> lines = targets(); !lines.empty()) {
+        add(lines);
+        out += "\n";
+    }
     add(sessions());
     return out;
 }

@@ -52,6 +52,7 @@ class TopView {
     };
     std::vector<std::string> counts() const;
     std::vector<std::string> tsgs() const;
+    std::vector<std::string> targets() const;  // empty: no TSG has any
     std::vector<std::string> sessions() const;
     std::vector<Row> sorted() const;
 

@@ -94,6 +94,25 @@ TEST(TopView, FitsEightyColumnsAndTheHeight) {
     EXPECT_THAT(view.lines(10, 24), Each(ResultOf(width_of, Le(10u))));
 }
 
+TEST(TopView, ShowsTargetsBetweenTheTables) {
+    TopView view;
+    v1::StatusReply tuned = status(0);
+    v1::SloInfo& slo = *tuned.mutable_tsgs(0)->mutable_slo();
+    slo.set_automatic(true);
+    v1::SloTarget& target = *slo.add_targets();
+    target.set_kind(v1::SLO_KIND_FRAME);
+    target.set_state(v1::SLO_STATE_INFEASIBLE);
+    target.set_bound(16.67);
+    target.set_attained(19.2);
+    target.set_miss(0.12);
+    target.set_margin(-0.152);
+    target.set_samples(600);
+    view.update(tuned, kMetrics, {});
+    EXPECT_THAT(view.text(),
+                HasSubstr("game             frames       16.67 ms     19.2 ms         12% -15.2% infeasible\n"));
+    EXPECT_THAT(view.lines(80, 40), Each(ResultOf(width_of, Le(80u))));
+}
+
 TEST(TopView, SortsAndTurns) {
     TopView view;
     view.update(status(0), kMetrics, {});

@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr uint64_t kAll = kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota;
-const Uuid kGpu{{1, 2, 3}};
+const Uuid kCard{{1, 2, 3}};
 
 class PageHost : public SessionHost {
  public:
@@ -78,7 +78,7 @@ TEST_F(PartitionSession, ThePageComesWithEachGreeting) {
         script.page_bytes = page::kPageBytes;
         script.page_fd = page->get();
     });
-    session().set_registration("game", kGpu);
+    session().set_registration("game", kCard);
     ASSERT_TRUE(host_.wait_for_pages(1));
     ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.registers.size() == 1; }));
     daemon_.drop_sessions();
@@ -87,14 +87,14 @@ TEST_F(PartitionSession, ThePageComesWithEachGreeting) {
 
 TEST_F(PartitionSession, APageThatIsAnnouncedAndMissingEndsNothing) {
     daemon_.script([](auto& script) { script.page_bytes = page::kPageBytes; });
-    session().set_registration("game", kGpu);
+    session().set_registration("game", kCard);
     EXPECT_TRUE(daemon_.wait_for([](const auto& r) { return r.registers.size() == 1; }));
 }
 
 TEST_F(PartitionSession, WishesGoOutOnceThereIsATsg) {
     session().set_mode(partition::Mode::kInterSm);
     session().set_quota({QuotaWish::Kind::kTpcs, 40});
-    session().set_registration("game", kGpu);
+    session().set_registration("game", kCard);
     ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.modes.size() == 1 && r.quotas.size() == 1; }));
     const auto record = daemon_.record();
     EXPECT_EQ(record.registers.size(), 1u);
@@ -105,7 +105,7 @@ TEST_F(PartitionSession, WishesGoOutOnceThereIsATsg) {
 }
 
 TEST_F(PartitionSession, TheLastWordCountsAndIsRepeatedToTheNextVudad) {
-    session().set_registration("game", kGpu);
+    session().set_registration("game", kCard);
     session().set_quota({QuotaWish::Kind::kAutomatic, 0});
     ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.quotas.size() == 1 && r.quotas[0].automatic(); }));
     session().set_quota({QuotaWish::Kind::kNone, 0});
@@ -121,7 +121,7 @@ TEST_F(PartitionSession, ARefusalIsKept) {
         script.partition_error->set_code(3);
         script.partition_error->set_text("67 TPCs are more than this GPU has");
     });
-    session().set_registration("game", kGpu);
+    session().set_registration("game", kCard);
     session().set_quota({QuotaWish::Kind::kTpcs, 67});
     ASSERT_TRUE(answered("67 TPCs are more than this GPU has"));
     EXPECT_EQ(session().partition_answer().code, Code::kInvalidArgument);
@@ -131,7 +131,7 @@ TEST_F(PartitionSession, AnOlderVudadIsNotAsked) {
     daemon_.script([](auto& script) { script.features = kFeatureShare; });
     session().set_partition_state({partition::Backend::kNone, {Code::kUnavailable, "x", ""}, {}});
     session().set_quota({QuotaWish::Kind::kTpcs, 8});
-    session().set_registration("game", kGpu);
+    session().set_registration("game", kCard);
     const Deadline end = deadline_in(10s);
     while (session().partition_answer().code != Code::kUnimplemented && std::chrono::steady_clock::now() < end) {
         std::this_thread::yield();
@@ -146,7 +146,7 @@ TEST_F(PartitionSession, TheReportIsRepeatedWithItsLayout) {
     partition::PartitionState state{
         partition::Backend::kQmdMask, {Code::kOk, "", ""}, partition::testing::card_layout().topology};
     session().set_partition_state(state);
-    session().set_registration("game", kGpu);
+    session().set_registration("game", kCard);
     ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.partitions.size() == 1; }));
     const v1::PartitionReport report = daemon_.record().partitions[0];
     EXPECT_EQ(report.backend(), v1::BACKEND_QMD_MASK);

@@ -36,7 +36,8 @@ std::string audit_text(const v1::Event& event) {
     if (!event.name().empty()) text += " " + event.name();
     if (event.session_id() != 0) text += " session " + std::to_string(event.session_id());
     const v1::PeerInfo& peer = event.peer();
-    text += " pid " + std::to_string(peer.pid()) + " (" + peer.program() + ") uid " + std::to_string(peer.uid());
+    if (event.has_peer())
+        text += " pid " + std::to_string(peer.pid()) + " (" + peer.program() + ") uid " + std::to_string(peer.uid());
     if (!event.reason().text().empty()) text += ": " + event.reason().text();
     return text;
 }
@@ -50,10 +51,16 @@ std::vector<std::string> audit_fields(const v1::Event& event) {
     add("VUDA_EVENT", event.kind());
     add("VUDA_NAME", event.name());
     if (event.session_id() != 0) add("VUDA_SESSION", std::to_string(event.session_id()));
-    add("VUDA_CLIENT_PID", std::to_string(peer.pid()));
-    add("VUDA_CLIENT_UID", std::to_string(peer.uid()));
-    add("VUDA_CLIENT_GID", std::to_string(peer.gid()));
-    add("VUDA_CLIENT_PROGRAM", peer.program());
+    if (event.has_peer()) {
+        add("VUDA_CLIENT_PID", std::to_string(peer.pid()));
+        add("VUDA_CLIENT_UID", std::to_string(peer.uid()));
+        add("VUDA_CLIENT_GID", std::to_string(peer.gid()));
+        add("VUDA_CLIENT_PROGRAM", peer.program());
+    }
+    // Names that the daemon gave itself; VUDA_EVENT and VUDA_SESSION are there already.
+    for (const auto& [key, value] : event.fields()) {
+        if (key != "VUDA_EVENT" && key != "VUDA_SESSION") add(key.c_str(), value);
+    }
     if (event.reason().code() != 0) {
         const uint32_t code = event.reason().code();
         add("VUDA_CODE", std::string(code_name(code <= 16 ? static_cast<Code>(code) : Code::kUnknown)));

@@ -80,7 +80,8 @@ class Reader {
         if (node == nullptr) return;
         const std::optional<std::string> value = node->value_exact<std::string>();
         if (!value) return fail(*node, full(key), "must be a string");
-        if (value->find('\0') != std::string::npos || (!value->empty() && value->front() != '/') || value->ends_with('/'))
+        if (value->find('\0') != std::string::npos || (!value->empty() && value->front() != '/') ||
+            value->ends_with('/'))
             return fail(*node, full(key), "must be an absolute path, or empty");
         out = *value;
     }
@@ -208,8 +209,7 @@ bool Config::operator==(const Config& other) const {
                         c.connections.total, c.connections.per_uid, s.sessions_per_uid, s.names_per_uid,
                         s.handles_per_uid, s.attach_default, s.attach_max, s.export_limit, s.turn_limit, s.attach.uids,
                         s.attach.gids, s.partition.mode, s.partition.quota.kind, s.partition.quota.tpcs,
-                        c.metrics_textfile, c.metrics_interval, c.sim,
-                        c.sim_preset);
+                        c.metrics_textfile, c.metrics_interval, c.sim, c.sim_preset);
     };
     return tie(*this) == tie(other);
 }

@@ -173,7 +173,8 @@ TEST(Config, MetricsTextfileIsAnAbsolutePath) {
     EXPECT_THAT(needs_restart(Config{}, *config), IsEmpty());
     EXPECT_TRUE(parse_config("[metrics]\ntextfile = \"\"\n", "x").ok());
     for (const char* bad : {"\"m.prom\"", "\"/run/vuda/\"", "7", "\"/a\\u0000b\""}) {
-        EXPECT_THAT(error_of(std::string("[metrics]\ntextfile = ") + bad + "\n"), HasSubstr("2: metrics.textfile")) << bad;
+        EXPECT_THAT(error_of(std::string("[metrics]\ntextfile = ") + bad + "\n"), HasSubstr("2: metrics.textfile"))
+            << bad;
     }
     EXPECT_THAT(error_of("[metrics]\ninterval_ms = 999\n"), HasSubstr("metrics.interval_ms"));
 }

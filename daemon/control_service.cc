@@ -294,13 +294,6 @@ grpc::ServerUnaryReactor* ControlService::on_loop(grpc::CallbackServerContext* c
     return reactor;
 }
 
-grpc::ServerUnaryReactor* ControlService::not_offered(grpc::CallbackServerContext* call, const char* what) {
-    grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
-    reactor->Finish({grpc::StatusCode::UNIMPLEMENTED,
-                     std::string(what) + "; a split can be chosen by hand (vudactl mode, vudactl quota)"});
-    return reactor;
-}
-
 grpc::ServerUnaryReactor* ControlService::Handshake(grpc::CallbackServerContext* call, const v1::HandshakeRequest*,
                                                     v1::HandshakeReply* reply) {
     return on_loop(call, [this, reply](const Peer&) -> Status {
@@ -326,9 +319,8 @@ grpc::ServerUnaryReactor* ControlService::GetStatus(grpc::CallbackServerContext*
 
 grpc::ServerUnaryReactor* ControlService::Detach(grpc::CallbackServerContext* call, const v1::DetachRequest* request,
                                                  v1::DetachReply*) {
-    return on_loop(call, [this, request](const Peer& peer) {
-        return context_.registry.detach(request->session_id(), peer);
-    });
+    return on_loop(call,
+                   [this, request](const Peer& peer) { return context_.registry.detach(request->session_id(), peer); });
 }
 
 grpc::ServerUnaryReactor* ControlService::GetMetrics(grpc::CallbackServerContext* call, const v1::MetricsRequest*,
@@ -352,8 +344,8 @@ grpc::ServerWriteReactor<v1::Event>* ControlService::Watch(grpc::CallbackServerC
     return stream.get();
 }
 
-grpc::ServerUnaryReactor* ControlService::SetMode(grpc::CallbackServerContext* call,
-                                                  const v1::SetModeRequest* request, v1::SetModeReply* reply) {
+grpc::ServerUnaryReactor* ControlService::SetMode(grpc::CallbackServerContext* call, const v1::SetModeRequest* request,
+                                                  v1::SetModeReply* reply) {
     return on_loop(call, [this, request, reply](const Peer& peer) {
         return keep(context_.registry.set_mode(*request, {peer, peer.program, 0}), *reply);
     });
@@ -366,9 +358,11 @@ grpc::ServerUnaryReactor* ControlService::SetQuota(grpc::CallbackServerContext* 
     });
 }
 
-grpc::ServerUnaryReactor* ControlService::SetSlo(grpc::CallbackServerContext* call, const v1::SetSloRequest*,
-                                                 v1::SetSloReply*) {
-    return not_offered(call, "targets are not offered: this vudad has no tuner");
+grpc::ServerUnaryReactor* ControlService::SetSlo(grpc::CallbackServerContext* call, const v1::SetSloRequest* request,
+                                                 v1::SetSloReply* reply) {
+    return on_loop(call, [this, request, reply](const Peer& peer) {
+        return keep(context_.registry.set_slo(*request, {peer, peer.program, 0}), *reply);
+    });
 }
 
 }  // namespace vuda::daemon

@@ -68,7 +68,6 @@ class ControlService final : public v1::Vuda::CallbackService {
     class WatchStream;
 
     grpc::ServerUnaryReactor* on_loop(grpc::CallbackServerContext* call, std::function<Status(const Peer&)> work);
-    grpc::ServerUnaryReactor* not_offered(grpc::CallbackServerContext* call, const char* what);
 
     ControlContext& context_;
     CallerMap& callers_;

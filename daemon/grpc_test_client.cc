@@ -70,15 +70,12 @@ Result<v1::SetModeReply> GrpcTestClient::set_mode(const std::string& name, v1::M
     return reply;
 }
 
-std::vector<std::string> GrpcTestClient::not_offered() {
-    std::vector<std::string> texts;
-    const auto keep = [&texts](const grpc::Status& status) {
-        if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) texts.push_back(status.error_message());
-    };
-    Impl::Call slo;
-    v1::SetSloReply slo_reply;
-    keep(impl_->stub->SetSlo(&slo.context, {}, &slo_reply));
-    return texts;
+Result<v1::SetSloReply> GrpcTestClient::set_slo(const v1::SetSloRequest& request) {
+    Impl::Call call;
+    v1::SetSloReply reply;
+    const grpc::Status status = impl_->stub->SetSlo(&call.context, request, &reply);
+    if (!status.ok()) return Error{static_cast<Code>(status.error_code()), status.error_message(), ""};
+    return reply;
 }
 
 struct GrpcTestSession::Impl {

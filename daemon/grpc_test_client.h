@@ -23,7 +23,7 @@ class GrpcTestClient {
     int detach(uint64_t session);  // status code
     Result<v1::SetQuotaReply> set_quota(const v1::SetQuotaRequest& request);
     Result<v1::SetModeReply> set_mode(const std::string& name, v1::Mode mode);
-    std::vector<std::string> not_offered();  // texts of the calls that answered UNIMPLEMENTED
+    Result<v1::SetSloReply> set_slo(const v1::SetSloRequest& request);
 
  private:
     friend class GrpcTestSession;

@@ -113,8 +113,8 @@ std::unique_ptr<SessionPage> HandleProtocol::make_page(const v1::Hello& hello) {
     Result<SessionPage::Made> made = SessionPage::make();
     if (!made) {
         if (const auto held = context_.log_limit.admit(peer_.uid, "no-page")) {
-            spdlog::warn("{} gets no session page: {} ({} more like this)", peer_.describe(),
-                         made.error().to_string(), *held);
+            spdlog::warn("{} gets no session page: {} ({} more like this)", peer_.describe(), made.error().to_string(),
+                         *held);
         }
         return nullptr;
     }

@@ -35,6 +35,7 @@ struct Flags {
     std::optional<std::string> handle_socket;
     std::optional<std::string> log_level;
     bool sim = false;
+    std::optional<std::string> state_dir;
     bool check = false;
 };
 
@@ -78,6 +79,10 @@ int serve(const Flags& flags, const Config& config) {
     }
     ServerOptions options;
     options.config = config;
+    // systemd's StateDirectory=; of several folders the first.
+    const char* given = ::getenv("STATE_DIRECTORY");
+    options.state_dir = flags.state_dir ? *flags.state_dir : given != nullptr ? given : "";
+    options.state_dir.resize(std::min(options.state_dir.find(':'), options.state_dir.size()));
     if (config.sim) {
         Result<std::string> simd = find_simd();
         if (!simd) return fail(simd.error(), exit_status(Code::kUnavailable));
@@ -144,6 +149,9 @@ int main(int argc, char** argv) {
         ->type_name("FILE");
     app.add_option("--socket", flags.socket, "Control socket (gRPC)")->type_name("PATH");
     app.add_option("--handle-socket", flags.handle_socket, "Socket for programs that share")->type_name("PATH");
+    app.add_option("--state-dir", flags.state_dir,
+                   "Folder that keeps targets over a restart (default $STATE_DIRECTORY, or none)")
+        ->type_name("DIR");
     app.add_flag("--sim", flags.sim, "Start and serve a simulated GPU");
     app.add_option("--log-level", flags.log_level, "trace, debug, info, warning, error, critical or off")
         ->type_name("L");

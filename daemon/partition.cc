@@ -55,13 +55,18 @@ Split decide(const SplitWish& wish, const SplitFacts& facts, const PartitionSett
     const std::optional<v1::Mode> chosen = wish.mode ? wish.mode : settings.mode;
     // Where only a few TPCs can do graphics, keeping off them costs compute next to nothing and frees it from the
     // frames.
-    split.mode = chosen ? *chosen : layout.graphics_limited() && facts.backend ? v1::MODE_INTER_SM : v1::MODE_INTRA_SM;
+    // And a tuner needs levels that leave something to graphics.
+    const bool automatic = split.quota.kind == Quota::Kind::kAutomatic;
+    split.mode = chosen                                                      ? *chosen
+                 : (layout.graphics_limited() || automatic) && facts.backend ? v1::MODE_INTER_SM
+                                                                             : v1::MODE_INTRA_SM;
     if (layout.empty()) {
         if (chosen == v1::MODE_INTER_SM || split.quota.kind == Quota::Kind::kTpcs)
             split.note = "waits for the layout of the GPU";
         split.mode = v1::MODE_INTRA_SM;
         return split;
     }
+    if (const auto inter = levels_of(layout, v1::MODE_INTER_SM)) split.inter_sm_levels = inter->counts();
     std::optional<partition::Levels> levels = levels_of(layout, split.mode);
     if (!levels) {  // chosen in vudad.toml, for a GPU that cannot
         split.mode = v1::MODE_INTRA_SM;
@@ -71,6 +76,7 @@ Split decide(const SplitWish& wish, const SplitFacts& facts, const PartitionSett
     split.levels = levels->counts();
     std::optional<uint32_t> quota;
     if (split.quota.kind == Quota::Kind::kTpcs) quota = std::min(split.quota.tpcs, levels->total_tpcs());
+    if (automatic && facts.tuned) quota = std::clamp(*facts.tuned, 1u, levels->total_tpcs());
     Result<partition::Choice> choice = levels->choose(quota);
     if (!choice) return split;
     split.applied_tpcs = choice->applied_tpcs;

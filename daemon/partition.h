@@ -23,7 +23,7 @@ namespace vuda::daemon {
 struct Quota {
     enum class Kind {
         kNone,       // no limit beyond what the mode implies
-        kAutomatic,  // the tuner decides; without one as kNone
+        kAutomatic,  // the tuner decides; as kNone until it has
         kTpcs,
     };
     Kind kind = Kind::kNone;
@@ -58,6 +58,7 @@ struct SplitFacts {
     bool backend = false;   // a program here can put a quota into force
     // Why none can: the first program that said so. Empty when no program has spoken.
     std::string no_backend;
+    std::optional<uint32_t> tuned;  // TPCs that the tuner chose
 };
 
 // What the programs are told.
@@ -66,7 +67,8 @@ struct Split {
     Quota quota;
     uint32_t applied_tpcs = 0;  // 0: topology unknown
     partition::TpcMask disable{};
-    std::vector<uint32_t> levels;  // ascending
+    std::vector<uint32_t> levels;           // of `mode`, ascending
+    std::vector<uint32_t> inter_sm_levels;  // of mode inter-sm, whatever the mode is; empty: it has none
     std::string note;
 
     bool same_effect(const Split& other) const {

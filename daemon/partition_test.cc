@@ -38,6 +38,7 @@ TEST(PartitionDefault, IsCoResidencyElsewhere) {
     EXPECT_EQ(ada.mode, v1::MODE_INTRA_SM);
     EXPECT_EQ(ada.applied_tpcs, 64u);
     EXPECT_EQ(partition::count(ada.disable), 0u);
+    EXPECT_THAT(ada.inter_sm_levels, ElementsAre(11, 22, 33, 44, 53)) << "what the other mode would offer";
     // Nobody could keep to it.
     EXPECT_EQ(decide({}, facts_of(partition::testing::h200(), false), {}).mode, v1::MODE_INTRA_SM);
     // Layout unknown.

@@ -456,6 +456,7 @@ void Registry::fill_status(v1::StatusReply& out) const {
         for (const uid_t uid : tsg->allow.uids) info.add_allow_uids(uid);
         for (const gid_t gid : tsg->allow.gids) info.add_allow_gids(gid);
         fill_split(*tsg, info);
+        fill_slo(*tsg, info);
     }
     for (const auto& [id, session] : sessions_) {
         v1::SessionInfo& info = *out.add_sessions();

@@ -31,6 +31,7 @@
 #include "daemon/partition.h"
 #include "daemon/peer.h"
 #include "daemon/session_page.h"
+#include "daemon/slo_tuner.h"
 #include "daemon/token.h"
 #include "vuda/v1/control.pb.h"
 #include "vuda/v1/session.pb.h"
@@ -110,6 +111,8 @@ class Registry {
         std::function<void(const v1::Event&)> event;
         // The earliest deadline changed; call expire() then.
         std::function<void(std::optional<TimePoint>)> deadline;
+        // targets() changed.
+        std::function<void()> targets = {};
     };
 
     Registry(Identity identity, Settings settings, Clock clock, TokenSource tokens, Hooks hooks);
@@ -150,11 +153,21 @@ class Registry {
     // The later of two writers wins; its note and the event "partition" name what it replaced. Errors: session.proto.
     Result<v1::SetModeReply> set_mode(const v1::SetModeRequest& request, const Writer& by);
     Result<v1::SetQuotaReply> set_quota(const v1::SetQuotaRequest& request, const Writer& by);
+    // Targets of a name; who may change its split may set them. Errors: control.proto.
+    Result<v1::SetSloReply> set_slo(const v1::SetSloRequest& request, const Writer& by);
+    const TargetTable& targets() const { return slo_.table(); }
+    // What an earlier daemon kept. Before anything is registered.
+    void load_targets(TargetTable table) { slo_.load(std::move(table)); }
+    // Lets the tuners look at what came and choose levels. After drain_pages().
+    void tune();
+
     // Decides every split anew, after set_settings().
     void refresh_splits();
 
-    // Takes timing samples out of the sessions' pages. Call it every kDrainInterval while has_pages().
+    // Takes timing samples out of the sessions' pages. Call it, and tune(), every drain_interval() while has_pages().
     static constexpr Milliseconds kDrainInterval{100};
+    static constexpr Milliseconds kTunerInterval{20};  // while a tuner runs
+    Milliseconds drain_interval() const;
     bool has_pages() const;
     void drain_pages();
     struct Samples {
@@ -197,7 +210,8 @@ class Registry {
     void reply_error(Session& session, uint64_t id, const Error& error);
     void emit(const char* kind, std::string_view name, const Session& session, const Error* reason = nullptr);
     // A refusal of somebody who has no session, or of what it asks about another's.
-    void emit_refused(const char* kind, std::string_view name, const Peer& peer, SessionId session, const Error& reason);
+    void emit_refused(const char* kind, std::string_view name, const Peer& peer, SessionId session,
+                      const Error& reason);
     void update_deadline();
 
     // registry_attach.cc
@@ -229,10 +243,18 @@ class Registry {
     void on_partition_report(Session& session, uint64_t id, const v1::PartitionReport& report);
     void on_set_mode(Session& session, uint64_t id, v1::SetModeRequest request);
     void on_set_quota(Session& session, uint64_t id, v1::SetQuotaRequest request);
-    Result<Tsg*> splittable(const std::string& name, const Peer& caller);
+    Result<Tsg*> splittable(const std::string& name, const Peer& caller, const char* refused = "partition-refused");
     std::string grant_wish(Tsg& tsg, SplitWish wish, const Writer& by);
     void fill_split(const Tsg& tsg, v1::TsgInfo& out) const;
     void fill_split(const Session& session, v1::SessionInfo& out) const;
+
+    // registry_slo.cc
+    void open_targets(Tsg& tsg);
+    bool shares(const Session& session, const Tsg& tsg) const;
+    void drain_into_tuner(Session& session, const std::vector<page::Sample>& samples);
+    void tune(Tsg& tsg);
+    void emit_tuner(const Tsg& tsg, const tuner::Event& told);
+    void fill_slo(const Tsg& tsg, v1::TsgInfo& out) const;
 
     // registry_resume.cc
     void claim_share(Session& session, const v1::StateReport& report);
@@ -247,7 +269,9 @@ class Registry {
     std::map<SessionId, std::unique_ptr<Session>> sessions_;
     std::map<std::string, std::unique_ptr<Tsg>, std::less<>> tsgs_;
     std::map<std::string, NamedSplit, std::less<>> splits_;
-    uint64_t last_generation_ = 0;  // of all splits: a program that goes from name to name sees it rise
+    SloTuner slo_;
+    std::vector<page::Sample> drained_;  // of one session, while it is drained
+    uint64_t last_generation_ = 0;       // of all splits: a program that goes from name to name sees it rise
     SessionId last_drained_ = 0;
     SessionId last_session_ = 0;
     uint64_t last_tsg_ = 0;

@@ -16,19 +16,6 @@ constexpr size_t kDrainBudget = 65'536;
 
 }  // namespace
 
-// Those who follow the split of `tsg`: programs with channels in it or with their turn to move some, and the owner
-// where it has a part in that.
-template <typename Visit>
-void Registry::each_sharer(Tsg& tsg, Visit visit) {
-    for (const auto& [id, attached] : tsg.attached) {
-        if (Session* session = find(id)) visit(*session);
-    }
-    if (tsg.turn && tsg.turn->phase == Turn::Phase::kImport && !tsg.attached.contains(tsg.turn->waiter.session)) {
-        if (Session* session = find(tsg.turn->waiter.session)) visit(*session);
-    }
-    if (Session* owner = find(tsg.owner); owner != nullptr && owner->splits_its_tsg()) visit(*owner);
-}
-
 Registry::NamedSplit& Registry::split_of(const Tsg& tsg) {
     NamedSplit& named = splits_[tsg.name];
     named.used = clock_();
@@ -44,9 +31,11 @@ void Registry::open_split(Tsg& tsg) {
     named.uid = uid;
     named.gpu = tsg.gpu;
     refresh_split(tsg, nullptr);
+    open_targets(tsg);
 }
 
 void Registry::close_split(const Tsg& tsg) {
+    slo_.close(tsg.name);
     const auto found = splits_.find(tsg.name);
     if (found == splits_.end()) return;
     if (!found->second.wish.mode && !found->second.wish.quota) {
@@ -96,6 +85,7 @@ SplitFacts Registry::split_facts(Tsg& tsg) {
     if (spoke) named.backend = facts.backend;
     facts.backend = named.backend;
     facts.topology = named.topology;
+    facts.tuned = named.tuned;
     if (facts.topology.tpcs_size() == 0 && facts.no_backend.empty()) {
         if (owner.backend_reason)
             facts.no_backend =
@@ -197,7 +187,7 @@ void Registry::on_partition_report(Session& session, uint64_t id, const v1::Part
     }
 }
 
-Result<Registry::Tsg*> Registry::splittable(const std::string& name, const Peer& caller) {
+Result<Registry::Tsg*> Registry::splittable(const std::string& name, const Peer& caller, const char* refused) {
     const auto found = tsgs_.find(name);
     if (found == tsgs_.end()) {
         return Error{Code::kNotFound, "no TSG is registered as '" + clean_text(name, 64) + "'", "see vudactl status"};
@@ -208,7 +198,7 @@ Result<Registry::Tsg*> Registry::splittable(const std::string& name, const Peer&
             Code::kPermissionDenied,
             "uid " + std::to_string(caller.uid) + " may not split a TSG of uid " + std::to_string(owner.uid),
             std::string("its user, root and members of group ") + kPartitionAdmins + " may"};
-        emit_refused("partition-refused", found->second->name, caller, 0, error);
+        emit_refused(refused, found->second->name, caller, 0, error);
         return error;
     }
     return found->second.get();
@@ -224,9 +214,6 @@ std::string Registry::grant_wish(Tsg& tsg, SplitWish wish, const Writer& by) {
     std::string note = named.split.note;
     if (!before_by.empty() && before_by != named.writer) {
         note += (note.empty() ? "" : "; ") + ("was " + before + ", set by " + before_by);
-    }
-    if (named.wish.quota && named.wish.quota->kind == Quota::Kind::kAutomatic) {
-        note += std::string(note.empty() ? "" : "; ") + "this vudad has no tuner: auto is as none";
     }
     return note;
 }
@@ -260,7 +247,23 @@ Result<v1::SetQuotaReply> Registry::set_quota(const v1::SetQuotaRequest& request
     SplitWish wish = split_of(**tsg).wish;
     wish.quota = quota;
     v1::SetQuotaReply reply;
-    reply.set_note(grant_wish(**tsg, std::move(wish), by));
+    std::string note = grant_wish(**tsg, std::move(wish), by);
+    // A person's choice, whatever targets there are.
+    split_of(**tsg).tuned_for_targets = false;
+    NameTargets* targets = slo_.targets(request.name());
+    if (quota.kind == Quota::Kind::kAutomatic) {
+        tune(**tsg);
+        if (targets == nullptr)
+            note +=
+                std::string(note.empty() ? "" : "; ") + "no targets: the best sum of both sides' rates is looked for";
+    } else if (targets != nullptr) {
+        note += std::string(note.empty() ? "" : "; ") + "its targets are watched, nothing is tuned for them";
+    }
+    if (targets != nullptr &&
+        std::exchange(targets->automatic, quota.kind == Quota::Kind::kAutomatic) != targets->automatic &&
+        hooks_.targets)
+        hooks_.targets();
+    reply.set_note(std::move(note));
     const NamedSplit& named = split_of(**tsg);
     reply.set_applied_tpcs(named.split.applied_tpcs);
     reply.set_generation(named.generation);
@@ -301,7 +304,11 @@ void Registry::drain_pages() {
     // Each session once, those first that the budget left out last time.
     for (size_t left = sessions_.size(); left > 0 && taken < kDrainBudget; --left, ++next) {
         if (next == sessions_.end()) next = sessions_.begin();
-        if (next->second->page) taken += next->second->page->drain(now);
+        if (next->second->page) {
+            drained_.clear();
+            taken += next->second->page->drain(now, slo_.running() ? &drained_ : nullptr);
+            drain_into_tuner(*next->second, drained_);
+        }
         last_drained_ = next->first;
     }
 }
@@ -330,7 +337,7 @@ void Registry::fill_split(const Tsg& tsg, v1::TsgInfo& out) const {
     info.set_automatic(named.split.quota.kind == Quota::Kind::kAutomatic);
     info.set_quota_tpcs(named.split.quota.tpcs);
     info.set_applied_tpcs(named.split.applied_tpcs);
-    for (const uint32_t level : named.split.levels) info.add_levels(level);
+    for (const uint32_t level : named.split.inter_sm_levels) info.add_levels(level);
     *info.mutable_topology() = named.topology;
     info.set_generation(named.generation);
     info.set_note(named.split.note);

@@ -266,7 +266,7 @@ TEST_F(SplitTest, QuotaReachesAllWhoShareAndThoseWhoComeLater) {
     v1::SetQuotaRequest automatic;
     automatic.set_name("game");
     automatic.set_automatic(true);
-    EXPECT_THAT(registry_.set_quota(automatic, by(900))->note(), HasSubstr("no tuner"));
+    EXPECT_THAT(registry_.set_quota(automatic, by(900))->note(), HasSubstr("no targets"));
     EXPECT_TRUE(info().automatic());
 }
 

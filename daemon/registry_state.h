@@ -56,6 +56,7 @@ struct Registry::Session {
     v1::Backend backend = v1::BACKEND_UNSPECIFIED;
     std::optional<Error> backend_reason;
     v1::Topology topology;
+    uint64_t lost_seen = 0;  // of the page's lost samples, told to the tuner
 
     // As owner: keeps to the split for all who share (SCG methods, on a channel of its own), or has CUDA that shares.
     bool splits_its_tsg() const { return backend == v1::BACKEND_SCG || state == v1::SHARING_STATE_SHARING; }
@@ -97,10 +98,12 @@ struct Registry::NamedSplit {
     Uuid gpu;
     SplitWish wish;
     Split split;
-    uint64_t generation = 0;  // of `split`; 0: the split was never anything but the default of a page
-    v1::Topology topology;    // empty: unknown
-    bool backend = false;     // a program that shares can follow a split, or the last one could
-    std::string writer;       // who chose last; empty: nobody
+    uint64_t generation = 0;         // of `split`; 0: the split was never anything but the default of a page
+    v1::Topology topology;           // empty: unknown
+    bool backend = false;            // a program that shares can follow a split, or the last one could
+    std::string writer;              // who chose last; empty: nobody
+    std::optional<uint32_t> tuned;   // the tuner's level, while the quota is left to it
+    bool tuned_for_targets = false;  // and that is so because somebody set targets
     TimePoint used;
 };
 
@@ -136,5 +139,18 @@ struct Registry::Tsg {
         return sum;
     }
 };
+
+// Those who follow the split of `tsg`: programs with channels in it or with their turn to move some, and the owner
+// where it has a part in that.
+template <typename Visit>
+void Registry::each_sharer(Tsg& tsg, Visit visit) {
+    for (const auto& [id, attached] : tsg.attached) {
+        if (Session* session = find(id)) visit(*session);
+    }
+    if (tsg.turn && tsg.turn->phase == Turn::Phase::kImport && !tsg.attached.contains(tsg.turn->waiter.session)) {
+        if (Session* session = find(tsg.turn->waiter.session)) visit(*session);
+    }
+    if (Session* owner = find(tsg.owner); owner != nullptr && owner->splits_its_tsg()) visit(*owner);
+}
 
 }  // namespace vuda::daemon

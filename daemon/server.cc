@@ -1,5 +1,6 @@
 #include "daemon/server.h"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <array>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <cerrno>
 #include <optional>
 #include <utility>
 
@@ -26,7 +28,7 @@ namespace vuda::daemon {
 namespace {
 
 constexpr uint64_t kFeatures =
-    v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH | v1::FEATURE_SHARED_PAGE | v1::FEATURE_QUOTA;
+    v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH | v1::FEATURE_SHARED_PAGE | v1::FEATURE_QUOTA | v1::FEATURE_SLO;
 
 // The group is looked up once a start and reload: a look-up may ask the network.
 Settings with_admins(Settings settings) {
@@ -36,6 +38,30 @@ Settings with_admins(Settings settings) {
     if (::getgrnam_r(kPartitionAdmins, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr)
         settings.partition.admin_group = found->gr_gid;
     return settings;
+}
+
+constexpr size_t kTargetsLimit = 1 << 20;
+
+Result<std::string> read_small_file(const std::string& path, size_t limit) {
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
+    if (!fd) return errno_error(errno, "open " + path);
+    std::string text(limit, '\0');
+    size_t done = 0;
+    while (done < limit) {
+        const ssize_t got = ::read(fd.get(), text.data() + done, limit - done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return errno_error(errno, "read " + path);
+        if (got == 0) break;
+        done += static_cast<size_t>(got);
+    }
+    text.resize(done);
+    return text;
+}
+
+// Of this boot of the machine; empty where the kernel does not tell.
+std::string boot_id() {
+    const Result<std::string> id = read_small_file("/proc/sys/kernel/random/boot_id", 64);
+    return id ? id->substr(0, id->find('\n')) : "";
 }
 
 std::string sim_socket_for(const Config& config) {
@@ -83,11 +109,12 @@ struct Server::Impl {
     void drain_later() {
         if (draining || stopping || !registry->has_pages()) return;
         draining = true;
-        drain.expires_after(Registry::kDrainInterval);
+        drain.expires_after(registry->drain_interval());
         drain.async_wait([this](const boost::system::error_code& error) {
             draining = false;
             if (error || !registry) return;
             registry->drain_pages();
+            registry->tune();
             drain_later();
         });
     }
@@ -113,6 +140,28 @@ struct Server::Impl {
         watchdog.start();
         write_textfile_later(Milliseconds(0));
         if (on_ready) on_ready();
+    }
+
+    std::string targets_path() const { return options.state_dir + "/targets"; }
+
+    void load_targets() {
+        if (options.state_dir.empty()) return;
+        const Result<std::string> text = read_small_file(targets_path(), kTargetsLimit);
+        if (!text) {
+            if (text.error().code != Code::kNotFound)
+                spdlog::warn("targets are not kept from before: {}", text.error().to_string());
+            return;
+        }
+        size_t bad = 0;
+        registry->load_targets(parse_targets(*text, boot_id(), bad));
+        if (bad > 0) spdlog::warn("{}: {} lines that mean nothing here were left out", targets_path(), bad);
+    }
+
+    // Whoever sets targets must not wait for a disk.
+    void keep_targets() {
+        if (options.state_dir.empty()) return;
+        if (!state) state.emplace("state");
+        state->write(targets_path(), to_text(registry->targets(), boot_id()));
     }
 
     std::string status_text() const {
@@ -190,12 +239,13 @@ struct Server::Impl {
     void on_event(const v1::Event& event) {
         // What an ordinary client can cause as often as it likes must not fill the journal.
         const std::string& kind = event.kind();
-        const bool repeated =
-            kind == "attach-failed" || kind == "faulted" || kind == "partition" || kind.ends_with("-refused");
+        const bool repeated = kind == "attach-failed" || kind == "faulted" || kind == "partition" ||
+                              kind.starts_with("tuner-") || kind.ends_with("-refused");
         if (!repeated) {
             audit(event);
-        } else if (const auto held = (kind == "partition" ? split_log_limit : event_log_limit)
-                                         .admit(event.peer().uid(), kind.c_str())) {
+        } else if (const auto held =
+                       (kind == "partition" || kind.starts_with("tuner-") ? split_log_limit : event_log_limit)
+                           .admit(event.peer().uid(), kind.c_str())) {
             audit(event);
             if (*held > 0)
                 spdlog::warn("{} more {} events of uid {} were not logged", *held, event.kind(), event.peer().uid());
@@ -227,6 +277,7 @@ struct Server::Impl {
     bool draining = false;
     boost::asio::steady_timer textfile_timer;
     std::optional<TextfileWriter> textfile;
+    std::optional<TextfileWriter> state;
     Notify notify;
     Watchdog watchdog;
     std::function<void()> on_ready;
@@ -261,10 +312,12 @@ Status Server::start(std::function<void()> ready, std::function<void(const Error
     }
     im.options.passed.clear();
 
-    im.registry.emplace(Identity{VUDA_VERSION, im.handles->path(), kFeatures, config.sim}, with_admins(config.settings),
-                        steady_clock(), random_token,
-                        Registry::Hooks{[&im](const v1::Event& event) { im.on_event(event); },
-                                        [&im](std::optional<TimePoint> when) { im.arm(when); }});
+    im.registry.emplace(
+        Identity{VUDA_VERSION, im.handles->path(), kFeatures, config.sim}, with_admins(config.settings), steady_clock(),
+        random_token,
+        Registry::Hooks{[&im](const v1::Event& event) { im.on_event(event); },
+                        [&im](std::optional<TimePoint> when) { im.arm(when); }, [&im] { im.keep_targets(); }});
+    im.load_targets();
     im.protocol.emplace(ProtocolContext{*im.registry, im.reaper, im.log_limit, steady_clock(),
                                         im.options.protocol_limits, im.protocol_errors});
     im.frames.emplace(im.loop, im.handles->fd(), *im.protocol, im.options.peer_reader, im.log_limit);

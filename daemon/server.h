@@ -20,6 +20,7 @@ struct ServerOptions {
     Config config;
     std::vector<PassedSocket> passed;  // from socket activation
     std::string simd;                  // vuda-simd's path; needed when config.sim
+    std::string state_dir;             // what is kept over a restart; empty: nothing is
     // Replaced in tests.
     PeerReader peer_reader = read_peer;
     ProtocolLimits protocol_limits;

@@ -202,7 +202,7 @@ TEST_F(ServerTest, LeaksNoDescriptorAndNoConnection) {
     ASSERT_TRUE(server_->reaper().drain(kPatience));
     // gRPC closes its descriptor of a connection a moment after the connection has ended: some may still have been open
     // before. What is left behind ten times shows all the same.
-    EXPECT_TRUE(eventually([before] { return open_fd_count() == before; }))
+    EXPECT_TRUE(eventually([before] { return open_fd_count() <= before; }))
         << open_fd_count() << " open, before " << before;
 }
 
@@ -575,12 +575,43 @@ TEST_F(ServerTest, DetachAskedByOthersIsRefused) {
     EXPECT_EQ(owner.receive()->detach_command().reason().code(), 1u);
 }
 
-TEST_F(ServerTest, SloSaysThatItIsNotOffered) {
-    start();
+// Set over gRPC, kept in the state folder, there again after a restart.
+TEST_F(ServerTest, TargetsSurviveARestart) {
+    const std::string state = dir_.file("state");
+    ASSERT_EQ(::mkdir(state.c_str(), 0700), 0);
+    const auto keep = [&state](ServerOptions& options) { options.state_dir = state; };
+    const auto register_game = [this](FrameClient& owner) {
+        ASSERT_TRUE(owner.open().ok());
+        ASSERT_TRUE(owner.register_name("game")->has_register_reply());
+    };
+    v1::SetSloRequest request;
+    request.set_name("game");
+    request.set_frame_ms(16.67);
+    request.set_frame_miss(0.01);
+    start(keep);
+    {
+        FrameClient owner = client(1);
+        register_game(owner);
+        GrpcTestClient control(dir_.file("c"));
+        const Result<v1::SetSloReply> reply = control.set_slo(request);
+        ASSERT_TRUE(reply.ok()) << reply.error().to_string();
+        EXPECT_EQ(reply->slo().targets_size(), 1);
+        request.set_frame_ms(-1);
+        EXPECT_EQ(control.set_slo(request).error().code, Code::kInvalidArgument);
+        request.set_name("nobody");
+        EXPECT_EQ(control.set_slo(request).error().code, Code::kNotFound);
+    }
+    stop();
+    EXPECT_EQ(::access((state + "/targets").c_str(), F_OK), 0) << "written before the end";
+    start(keep);
+    FrameClient owner = client(1);
+    register_game(owner);
     GrpcTestClient control(dir_.file("c"));
-    for (const std::string& text : control.not_offered())
-        EXPECT_THAT(text, HasSubstr("not offered: this vudad has no")) << text;
-    EXPECT_EQ(control.not_offered().size(), 1u);
+    const v1::StatusReply status = control.status();
+    ASSERT_EQ(status.tsgs_size(), 1);
+    ASSERT_EQ(status.tsgs(0).slo().targets_size(), 1) << status.ShortDebugString();
+    EXPECT_EQ(status.tsgs(0).slo().targets(0).bound(), 16.67);
+    EXPECT_TRUE(status.tsgs(0).partition().automatic());
 }
 
 // The page travels with HelloReply; a quota from the control socket is in it at once, samples come back through it.

@@ -68,10 +68,12 @@ void SessionPage::publish(const page::Split& split) {
     page::wake_split_waiters(mapping_->daemon);
 }
 
-size_t SessionPage::drain(TimePoint now) {
+size_t SessionPage::drain(TimePoint now, std::vector<page::Sample>* keep) {
     const uint64_t bad = reader_.bad();
-    const size_t taken =
-        reader_.drain([&](const page::Sample& sample) { logs_[index_of(sample.kind)].add(sample.duration_ns, now); });
+    const size_t taken = reader_.drain([&](const page::Sample& sample) {
+        logs_[index_of(sample.kind)].add(sample.duration_ns, now);
+        if (keep != nullptr) keep->push_back(sample);
+    });
     samples_ += taken;
     return taken + static_cast<size_t>(reader_.bad() - bad);
 }

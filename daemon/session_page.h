@@ -57,7 +57,8 @@ class SessionPage {
     void publish(const page::Split& split);
 
     // Takes out what has come. Returns how many cells that was: at most page::kRingCells, whatever the process does.
-    size_t drain(TimePoint now);
+    // `keep`: they are appended there too.
+    size_t drain(TimePoint now, std::vector<page::Sample>* keep = nullptr);
 
     uint64_t samples() const { return samples_; }
     // Found the ring full, or were damaged. The process's own count is taken as it is.

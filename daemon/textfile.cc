@@ -36,7 +36,7 @@ Status write_textfile(const std::string& path, const std::string& text) {
     return {};
 }
 
-TextfileWriter::TextfileWriter() : thread_([this] { run(); }) {}
+TextfileWriter::TextfileWriter(std::string what) : what_(std::move(what)), thread_([this] { run(); }) {}
 
 TextfileWriter::~TextfileWriter() {
     {
@@ -70,7 +70,7 @@ void TextfileWriter::run() {
         } else {
             const Status done = write_textfile(job.key(), *job.mapped());
             const std::string failure = done ? "" : done.error().to_string();
-            if (!failure.empty() && failure != last_failure_) spdlog::warn("metrics.textfile: {}", failure);
+            if (!failure.empty() && failure != last_failure_) spdlog::warn("{}: {}", what_, failure);
             last_failure_ = failure;
         }
         lock.lock();

@@ -19,7 +19,8 @@ Status write_textfile(const std::string& path, const std::string& text);
 // A thread of its own: the folder may lie on a disk that hangs, and the loop must not.
 class TextfileWriter {
  public:
-    TextfileWriter();
+    // `what` is for the log.
+    explicit TextfileWriter(std::string what = "metrics.textfile");
     TextfileWriter(const TextfileWriter&) = delete;
     TextfileWriter& operator=(const TextfileWriter&) = delete;
     ~TextfileWriter();  // after the write under way
@@ -34,6 +35,7 @@ class TextfileWriter {
     void put(const std::string& path, Text text);
     void run();
 
+    const std::string what_;
     std::mutex mutex_;
     std::condition_variable changed_;
     std::map<std::string, Text> jobs_;  // by path

@@ -31,31 +31,27 @@ set(CPACK_DEBIAN_VUDAD_PACKAGE_DEPENDS "libvuda (= ${version}), systemd | system
 set(CPACK_DEBIAN_VUDAD_PACKAGE_CONTROL_EXTRA
     "${debian}/vudad/postinst;${debian}/vudad/prerm;${debian}/vudad/postrm;${debian}/vudad/conffiles")
 set(CPACK_COMPONENT_VUDAD_DESCRIPTION
-    "Vulkan and CUDA on one NVIDIA GPU at the same time - daemon and tools
- vudad keeps the timeslice groups of renderers that want to share their GPU, and
- hands them to the CUDA programs that may run in them. vudactl runs unmodified
- programs so that they share, and shows and steers who shares with whom.
- .
- The simulated GPU, for machines without an NVIDIA GPU, is in this package too.")
+"Daemon and tools: vudad keeps the timeslice groups of renderers that want to
+share their GPU, and hands them to the CUDA programs that may run in them.
+vudactl runs unmodified programs so that they share, and shows and steers who
+shares with whom. A simulated GPU, for machines without one, is included.")
 
 set(CPACK_DEBIAN_LIBVUDA_PACKAGE_NAME libvuda)
 set(CPACK_DEBIAN_LIBVUDA_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIBVUDA_PACKAGE_CONTROL_EXTRA "${debian}/libvuda/shlibs;${debian}/libvuda/triggers")
 set(CPACK_COMPONENT_LIBVUDA_DESCRIPTION
-    "Vulkan and CUDA on one NVIDIA GPU at the same time - libraries
- What programs load to share a GPU through vudad: the preloaded shim and the
- Vulkan layer, which vudactl enables for unmodified programs, and libvuda.so for
- those that want to ask themselves. Programs that are not started through
- vudactl notice none of them.")
+"What programs load to share a GPU through vudad: the preloaded shim and the
+Vulkan layer, which vudactl enables for unmodified programs, and libvuda.so for
+those that want to ask themselves. Programs that are not started through
+vudactl notice none of them.")
 
 set(CPACK_DEBIAN_LIBVUDA-DEV_PACKAGE_NAME libvuda-dev)
 set(CPACK_DEBIAN_LIBVUDA-DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBVUDA-DEV_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_DEBIAN_LIBVUDA-DEV_PACKAGE_DEPENDS "libvuda (= ${version})")
 set(CPACK_COMPONENT_LIBVUDA-DEV_DESCRIPTION
-    "Vulkan and CUDA on one NVIDIA GPU at the same time - headers
- Headers of libvuda.so (C, and a wrapper for C++), and what pkg-config and CMake
- need to find it.")
+"Headers of libvuda.so (C, and a wrapper for C++), and what pkg-config and CMake
+need to find it.")
 
 # Copyright and changelogs. The date is SOURCE_DATE_EPOCH's where it is set, so that the same commit makes the same package.
 find_program(VUDA_GZIP gzip)
@@ -72,8 +68,10 @@ if(VUDA_GZIP)
         install(FILES ${debian}/copyright ${CMAKE_CURRENT_BINARY_DIR}/changelog.gz ${CMAKE_CURRENT_BINARY_DIR}/changelog.Debian.gz
                 DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${package})
     endforeach()
-    install(FILES ${debian}/vudad/lintian-overrides DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides RENAME vudad COMPONENT vudad)
-    install(FILES ${debian}/libvuda/lintian-overrides DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides RENAME libvuda COMPONENT libvuda)
+    foreach(package IN LISTS CPACK_COMPONENTS_ALL)
+        install(FILES ${debian}/${package}/lintian-overrides DESTINATION ${CMAKE_INSTALL_DATADIR}/lintian/overrides
+                RENAME ${package} COMPONENT ${package})
+    endforeach()
 endif()
 
 include(CPack)

@@ -108,7 +108,7 @@ finish() {
 
 steps=("$@")
 [ ${#steps[@]} -gt 0 ] || steps=(packages release)
-[ "${steps[0]}" != --ci ] || steps=(packages format release asan tsan lint fuzz)
+[ "${steps[0]}" != --ci ] || steps=(packages format release)
 [ "${steps[0]}" != --all ] || steps=(packages format release asan tsan lint fuzz analyze)
 for step in "${steps[@]}"; do
     declare -F "step_$step" >/dev/null || { echo "unknown step '$step'" >&2; sed -n '2,9p' "$0" >&2; exit 64; }

@@ -1,17 +1,11 @@
 #include "bench/tuner/controller.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
+
+#include "bench/tuner/must.h"
 
 namespace vuda::tuner::eval {
 namespace {
-
-void must(const Status& status) {
-    if (status) return;
-    std::fprintf(stderr, "the tuner refused: %s\n", status.error().to_string().c_str());
-    std::abort();  // fixed inputs: a defect of this program
-}
 
 class Fixed final : public Controller {
  public:

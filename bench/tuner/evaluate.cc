@@ -73,6 +73,7 @@ Score score(const Scenario& scenario, const Speeds& speeds, const Run& run, cons
 void converge(const Scenario& scenario, const Speeds& speeds, const std::vector<Run>& fixed, const Run& run,
               double times, std::vector<double>& seconds, std::vector<double>& frames) {
     if (!scenario.stationary) return;  // which level is right changes all the time
+    if (!scenario.workload.graphics.any() && !has_compute_target(scenario.workload)) return;
     const std::vector<TimeNs> bounds = segment_bounds(scenario);
     const std::vector<uint32_t>& tpcs = speeds.ladder.tpcs;
     for (size_t s = 0; s + 1 < bounds.size(); ++s) {

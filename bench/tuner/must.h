@@ -1,4 +1,4 @@
-// What the model is given here is fixed, so a refusal is a defect of this program and ends it.
+// What the model and the tuner are given here is fixed, so a refusal is a defect of this program and ends it.
 #pragma once
 
 #include <cstdio>
@@ -11,7 +11,7 @@ namespace vuda::tuner::eval {
 
 inline void must(const Status& status) {
     if (status) return;
-    std::fprintf(stderr, "the model refused: %s\n", status.error().to_string().c_str());
+    std::fprintf(stderr, "refused: %s\n", status.error().to_string().c_str());
     std::abort();
 }
 

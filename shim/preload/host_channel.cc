@@ -99,7 +99,8 @@ Status HostChannel::open(const Host& host) {
     place.gpfifo_class = classes_.gpfifo;
     place.compute_class = classes_.compute;
     place.usermode_class = classes_.usermode;
-    // In the renderer's own subcontext (VEID 0), on its runqueue: measured on GH100, where other subcontexts need runqueue 1.
+    // In the renderer's own subcontext (VEID 0), on its runqueue: measured on GH100, where other subcontexts need
+    // runqueue 1.
     place.channel_flags = 0;
     Result<partition::ShadowChannel> made = partition::ShadowChannel::make(past_our_hooks(), abi_, place);
     if (!made) return made.error();

@@ -93,7 +93,7 @@ class Process : public RedirectorAccess, public Attacher {
     rm::DriverSupport driver_;
     char driver_version_[32] = {};
     unsigned uvm_major_ = 0;
-    std::unique_ptr<RmCalls> calls_;  // null: the driver is not supported, everything passes through
+    std::unique_ptr<RmCalls> calls_;             // null: the driver is not supported, everything passes through
     std::unique_ptr<HostChannel> host_channel_;  // null as calls_
     LateSession session_;
 

@@ -18,6 +18,9 @@ namespace vuda::sim {
 // Work left below this many nanoseconds is rounding error.
 inline constexpr double kDoneNs = 1e-3;
 
+// The engine's own records. A namespace apart: the resource manager has a Tsg and a Channel, too.
+namespace engine {
+
 struct Item {
     Work work;
     uint64_t cookie = 0;
@@ -74,6 +77,9 @@ struct Wave {
     double rate = 0;
     uint64_t stuck_behind = 0;  // serial of the draw that has to end first; 0: none
 };
+
+}  // namespace engine
+using namespace engine;  // NOLINT(google-build-using-namespace): this header is the engine's sources' only
 
 class Engine::Impl {
  public:

@@ -22,21 +22,27 @@ class ScgTest : public testing::Test {
         renderer_ = std::make_unique<Process>(
             deployment_->wrapped({"--register", "game"}, {kRenderer, "--frames", "3", "--frame-ms", "1", "--hold"}));
         ASSERT_TRUE(deployment_->wait_registered("game")) << renderer_->err();
-        ASSERT_TRUE(deployment_->wait_status([this](const Json&) {
-            const Json session = deployment_->session_of(renderer_->pid());
-            return session.value("backend", "") == "scg";
-        })) << deployment_->status().dump();
+        ASSERT_TRUE(deployment_->wait_status([this](const Json&) { return owner().value("backend", "") == "scg"; }))
+            << deployment_->status().dump();
     }
     void TearDown() override {
         if (renderer_) renderer_->signal(SIGTERM);
     }
 
     Finished vudactl(std::vector<std::string> arguments) { return run(deployment_->vudactl(std::move(arguments))); }
+    // The renderer's session: a child of the vudactl that was started. Empty while there is none.
+    Json owner() {
+        const Json status = deployment_->status();
+        if (!status.is_object() || status["tsgs"].empty()) return Json::object();
+        for (const Json& session : status["sessions"]) {
+            if (session["id"] == status["tsgs"][0]["owner_session"]) return session;
+        }
+        return Json::object();
+    }
     // The renderer's shim has put the newest split into force.
     bool wait_in_force() {
         return deployment_->wait_status([this](const Json& status) {
-            return deployment_->session_of(renderer_->pid()).value("applied_generation", 0u) ==
-                   status["tsgs"][0]["partition"].value("generation", ~0u);
+            return owner().value("applied_generation", 0u) == status["tsgs"][0]["partition"].value("generation", ~0u);
         });
     }
     // Milliseconds of a kernel that fills the GPU once.
@@ -74,7 +80,7 @@ TEST_F(ScgTest, StatusNamesTheBackendAndTheLayout) {
     const Json status = deployment_->status();
     const Json partition = status["tsgs"][0]["partition"];
     EXPECT_EQ(partition["levels"], Json({11, 22, 33, 44, 53})) << partition.dump();
-    EXPECT_EQ(deployment_->session_of(renderer_->pid())["backend"], "scg");
+    EXPECT_EQ(owner()["backend"], "scg");
 }
 
 }  // namespace
