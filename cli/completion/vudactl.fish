@@ -39,7 +39,7 @@ complete -c vudactl -n '__fish_seen_subcommand_from run' -l require -d 'Failure 
 complete -c vudactl -n '__fish_seen_subcommand_from run' -l no-layer -d 'Do not enable the Vulkan layer'
 complete -c vudactl -n '__fish_seen_subcommand_from run' -a '(__fish_complete_subcommand --fcs-skip=2)'
 
-complete -c vudactl -n '__fish_seen_subcommand_from status watch doctor driver' -l json -d 'As JSON'
+complete -c vudactl -n '__fish_seen_subcommand_from status watch doctor driver slo' -l json -d 'As JSON'
 complete -c vudactl -n '__fish_seen_subcommand_from doctor' -l root -r -a '(__fish_complete_directories)' -d 'Look at the system under a folder'
 complete -c vudactl -n '__vudactl_at driver 0' -a list -d 'Which releases are known'
 complete -c vudactl -n '__fish_seen_subcommand_from top' -l once -d 'Print once, as plain text'

@@ -1,0 +1,117 @@
+// Targets from end to end on a simulated GPU: a person states one, the tuner finds a split that keeps it, and says why.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "tests/e2e/deployment.h"
+
+namespace vuda::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kRenderer = built("vuda-sim-renderer");
+const std::string kCompute = built("vuda-sim-compute");
+
+class SloE2eTest : public testing::Test {
+ protected:
+    void SetUp() override {
+        DeploymentOptions options;
+        options.own_simd = true;
+        options.simd_arguments = {"--preset", "h200", "--quiet"};
+        deployment_ = std::make_unique<Deployment>(std::move(options));
+        ASSERT_TRUE(deployment_->ready()) << deployment_->daemon().err();
+        renderer_ = std::make_unique<Process>(
+            deployment_->wrapped({"--register", "game"}, {kRenderer, "--seconds", "3600", "--frame-ms", "4"}));
+        ASSERT_TRUE(deployment_->wait_registered("game")) << renderer_->err();
+        // 10 ms on the whole GPU: what a busy machine adds to a kernel's time is small beside it.
+        compute_ = std::make_unique<Process>(deployment_->wrapped(
+            {"--attach", "game"}, {kCompute, "--seconds", "3600", "--kernel-ms", "10", "--waves", "4"}));
+        ASSERT_TRUE(deployment_->wait_state("sharing", 1)) << compute_->err();
+        ASSERT_TRUE(deployment_->wait_status([](const Json& now) {
+            return tsg(now).is_object() && !tsg(now)["partition"]["levels"].empty() &&
+                   tsg(now)["partition"]["topology"].is_object();
+        })) << deployment_->status().dump(2);
+    }
+    void TearDown() override {
+        for (Process* process : {compute_.get(), renderer_.get()}) {
+            if (process == nullptr) continue;
+            process->signal(SIGTERM);
+            process->wait();
+        }
+    }
+    static Json tsg(const Json& status) {
+        return status.is_object() && !status["tsgs"].empty() ? status["tsgs"][0] : Json();
+    }
+    Finished vudactl(std::vector<std::string> arguments) { return run(deployment_->vudactl(std::move(arguments))); }
+    bool wait_tsg(const std::function<bool(const Json&)>& condition) {
+        return deployment_->wait_status([&](const Json& now) { return tsg(now).is_object() && condition(tsg(now)); });
+    }
+
+    std::unique_ptr<Deployment> deployment_;
+    std::unique_ptr<Process> renderer_, compute_;
+};
+
+TEST_F(SloE2eTest, LatencyTargetRaisesComputesShare) {
+    // About 80 ms a kernel.
+    ASSERT_EQ(vudactl({"quota", "game", "8"}).status, 0);
+    Finished set = vudactl({"slo", "game", "--latency-ms", "60", "--latency-miss", "20%"});
+    EXPECT_EQ(set.status, 0) << set.err;
+    EXPECT_THAT(set.out, HasSubstr("the quota is fixed at 8 TPCs"));
+    EXPECT_TRUE(wait_tsg([](const Json& game) {
+        return game["slo"]["targets"].size() == 1 && game["slo"]["targets"][0]["state"] == "missed";
+    })) << deployment_->status().dump(2);
+    EXPECT_EQ(tsg(deployment_->status())["partition"]["applied_tpcs"], 8);
+
+    EXPECT_EQ(vudactl({"quota", "game", "auto"}).status, 0);
+    EXPECT_TRUE(wait_tsg([](const Json& game) {
+        return game["partition"]["applied_tpcs"] > 8 && game["slo"]["automatic"] == true &&
+               game["slo"]["targets"][0]["state"] == "meeting";
+    })) << deployment_->status().dump(2);
+
+    const Finished shown = vudactl({"slo", "game"});
+    EXPECT_EQ(shown.status, 0);
+    EXPECT_THAT(shown.out, HasSubstr("60 ms"));
+    EXPECT_THAT(shown.out, HasSubstr("game: compute has "));
+    EXPECT_THAT(shown.out, HasSubstr("last change: compute TPCs 8 -> "));
+    EXPECT_THAT(vudactl({"status"}).out, HasSubstr("TARGET OF"));
+    EXPECT_THAT(vudactl({"top", "--once"}).out, HasSubstr("TARGET OF"));
+    EXPECT_EQ(Json::parse(vudactl({"slo", "game", "--json"}).out)["slo"]["targets"][0]["bound"], 60);
+
+    const Finished cleared = vudactl({"slo", "game", "--clear"});
+    EXPECT_EQ(cleared.status, 0) << cleared.err;
+}
+
+TEST_F(SloE2eTest, TargetAloneLeavesTheQuotaToTheTuner) {
+    const Finished set = vudactl({"slo", "game", "--frame-ms", "1000"});
+    EXPECT_EQ(set.status, 0) << set.err;
+    EXPECT_TRUE(wait_tsg([](const Json& game) {
+        return game["partition"]["automatic"] == true && game["slo"]["targets"][0]["state"] == "meeting";
+    })) << deployment_->status().dump(2);
+    EXPECT_EQ(vudactl({"slo", "game", "--clear"}).status, 0);
+    EXPECT_TRUE(wait_tsg([](const Json& game) {
+        return game["partition"]["automatic"] == false && game["slo"].is_null();
+    })) << deployment_->status().dump(2);
+    EXPECT_THAT(vudactl({"slo", "game"}).out, HasSubstr("game: no targets"));
+}
+
+TEST_F(SloE2eTest, BadTargetsAreRefusedInOneLine) {
+    for (const std::vector<std::string>& words : {std::vector<std::string>{"--frame-ms", "1e300"},
+                                                  {"--latency-ms", "0.0000001"},
+                                                  {"--clear", "--frame-ms", "5"},
+                                                  {"--frame-ms", "10", "--frame-miss", "100%"}}) {
+        std::vector<std::string> arguments = {"slo", "game"};
+        arguments.insert(arguments.end(), words.begin(), words.end());
+        const Finished refused = vudactl(arguments);
+        EXPECT_EQ(refused.status, 64) << words[0] << refused.out;
+        EXPECT_EQ(lines(refused.err).size(), 1u) << refused.err;
+    }
+    EXPECT_EQ(vudactl({"slo", "game", "--session", "4711", "--latency-ms", "5"}).status, 66);
+    EXPECT_EQ(vudactl({"slo", "game", "--frame-ms", "nan"}).status, 64);
+    EXPECT_EQ(vudactl({"slo", "game", "--frame-ms", "-1"}).status, 64);
+    EXPECT_TRUE(tsg(deployment_->status())["slo"].is_null());
+}
+
+}  // namespace
+}  // namespace vuda::e2e
