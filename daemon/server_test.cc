@@ -580,7 +580,7 @@ TEST_F(ServerTest, TargetsSurviveARestart) {
     const std::string state = dir_.file("state");
     ASSERT_EQ(::mkdir(state.c_str(), 0700), 0);
     const auto keep = [&state](ServerOptions& options) { options.state_dir = state; };
-    const auto register_game = [this](FrameClient& owner) {
+    const auto register_game = [](FrameClient& owner) {
         ASSERT_TRUE(owner.open().ok());
         ASSERT_TRUE(owner.register_name("game")->has_register_reply());
     };
