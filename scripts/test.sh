@@ -2,8 +2,8 @@
 # Installs what a fresh Debian 12 lacks, builds, and runs the tests that need no GPU.
 #
 #   scripts/test.sh            release build, all tests without a GPU                  (the everyday check)
-#   scripts/test.sh --ci       also formatting, ASan and UBSan                      (what CI runs)
-#   scripts/test.sh --all      also TSan, lint, fuzzing and the static analyzer         (before a release)
+#   scripts/test.sh --ci       also formatting, ASan and UBSan, fuzzing            (what CI runs)
+#   scripts/test.sh --all      also TSan, lint and the static analyzer             (before a release)
 #   scripts/test.sh STEP...    only these: packages format release asan tsan lint fuzz analyze
 #
 # Build trees are kept in build/PRESET and objects in ccache, so a second run is short. VUDA_FUZZ_SECONDS: how long each fuzzer runs (60).
@@ -108,7 +108,7 @@ finish() {
 
 steps=("$@")
 [ ${#steps[@]} -gt 0 ] || steps=(packages release)
-[ "${steps[0]}" != --ci ] || steps=(packages format release asan)
+[ "${steps[0]}" != --ci ] || steps=(packages format release asan fuzz)
 [ "${steps[0]}" != --all ] || steps=(packages format release asan tsan lint fuzz analyze)
 for step in "${steps[@]}"; do
     declare -F "step_$step" >/dev/null || { echo "unknown step '$step'" >&2; sed -n '2,9p' "$0" >&2; exit 64; }
