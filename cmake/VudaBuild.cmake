@@ -67,15 +67,10 @@ function(vuda_test name)
     # The product is optimised; optimising GoogleTest's macros as well would nearly double the time that tests take to compile.
     target_compile_options(${name} PRIVATE -O0)
     include(GoogleTest)
-    # Programs that a test starts inherit its environment, so the suppressions are theirs too.
-    set(environment)
-    if(VUDA_SANITIZE MATCHES thread)
-        set(environment ENVIRONMENT TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp)
-    endif()
     list(GET ARG_LABELS 0 label)
     # The list of cases is made when ctest runs: a build does not wait for the programs it has linked.
     gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                         PROPERTIES LABELS ${label} TIMEOUT ${ARG_TIMEOUT} ${environment})
+                         PROPERTIES LABELS ${label} TIMEOUT ${ARG_TIMEOUT})
     if(NOT ARG_LABELS STREQUAL label)
         # gtest_discover_tests would take the second label for the next property's name.
         set(script ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)

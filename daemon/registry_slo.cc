@@ -85,7 +85,8 @@ void Registry::drain_into_tuner(Session& session, const std::vector<page::Sample
     for (const page::Sample& sample : samples) {
         const bool frame = sample.kind == page::SampleKind::kFrame || sample.kind == page::SampleKind::kInterval;
         if (frame && tsg.owner == session.id) slo_.take_frame(name, sample, now);
-        if (!frame && steps) slo_.take_step(name, session.id, sample, now);
+        const bool step = sample.kind == page::SampleKind::kStep || sample.kind == page::SampleKind::kSync;
+        if (step && steps) slo_.take_step(name, session.id, sample, now);
     }
     // Which kind they were nobody knows; a program that only computes takes no frames.
     if (newly > 0 && steps && tsg.owner != session.id)

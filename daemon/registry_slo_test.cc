@@ -409,6 +409,20 @@ TEST_F(SloTest, WaitsCountWhereNoStepIsMarked) {
     EXPECT_GT(target(v1::SLO_KIND_LATENCY, cuda.id).samples(), 20u);
 }
 
+TEST_F(SloTest, WhatAGpuNeededForAFrameIsNoStepAndNoFrameTime) {
+    Process& owner = renderer(1);
+    Process& both = sharer(owner, 2);
+    owner.ms = frame_ms;
+    owner.kind = page::SampleKind::kGpuFrame;
+    both.ms = step_ms;
+    both.kind = page::SampleKind::kGpuFrame;
+    ASSERT_TRUE(registry().set_slo(latency(100), by()));
+    ASSERT_TRUE(registry().set_slo(frames(16.67), by()));
+    run(2s);
+    EXPECT_EQ(target(v1::SLO_KIND_FRAME).samples(), 0u);
+    EXPECT_EQ(target(v1::SLO_KIND_LATENCY, both.id).samples(), 0u);
+}
+
 TEST_F(SloTest, AProcessWithAnotherClockIsHeard) {
     Process& owner = renderer(1);
     Process& cuda = sharer(owner, 2);

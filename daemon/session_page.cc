@@ -88,6 +88,7 @@ const char* sample_kind_name(page::SampleKind kind) {
         case page::SampleKind::kInterval: return "interval";
         case page::SampleKind::kStep: return "step";
         case page::SampleKind::kSync: return "sync";
+        case page::SampleKind::kGpuFrame: return "gpu-frame";
     }
     return "unknown";
 }

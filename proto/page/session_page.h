@@ -42,11 +42,12 @@ enum class SampleKind : uint32_t {
         2,  // from one frame to the next: present to present, or submission to submission where nothing is presented
     kStep = 3,  // vuda_step_begin to vuda_step_end
     kSync = 4,  // compute without marks: how long a wait for the GPU took
+    kGpuFrame = 5,  // what a frame took on the GPU, by its own clock: beginning of its first work to the end of its last
 };
-inline constexpr uint32_t kSampleKinds = 4;
+inline constexpr uint32_t kSampleKinds = 5;
 
 constexpr uint32_t wanted_bit(SampleKind kind) { return 1u << static_cast<uint32_t>(kind); }
-inline constexpr uint32_t kAllSamples = 0x1e;
+inline constexpr uint32_t kAllSamples = 0x3e;
 
 struct Sample {
     SampleKind kind = SampleKind::kFrame;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "shim/layer/device_clock.h"
 #include "shim/layer/frame_times.h"
 
 namespace vuda::layer {
@@ -31,7 +32,10 @@ struct TimedDispatch {
     PFN_vkQueuePresentKHR queue_present = nullptr;
     PFN_vkWaitForFences wait_for_fences = nullptr;
     PFN_vkGetFenceStatus get_fence_status = nullptr;
+    PFN_vkGetDeviceQueue get_device_queue = nullptr;
+    PFN_vkGetDeviceQueue2 get_device_queue2 = nullptr;
     std::shared_ptr<FrameTimes> times;
+    std::shared_ptr<DeviceClock> clock;  // nullptr: the GPU's own times cannot be had
 };
 
 // The loader writes its dispatch pointer into the first word of every dispatchable handle; an instance and its physical

@@ -28,16 +28,17 @@ void FrameTimes::interval(uint64_t now_ns) {
     }
 }
 
-void FrameTimes::submitted(uint64_t fence, uint64_t now_ns) {
-    if (fence == 0) return;
+uint64_t FrameTimes::submitted(uint64_t fence, uint64_t now_ns) {
+    if (fence == 0) return 0;
     const uint64_t frame = frames_.fetch_add(1, std::memory_order_relaxed) + 1;
     if (!presents_.load(std::memory_order_relaxed) && sink_.wants(kIntervalSample) != 0) interval(now_ns);
-    if (sink_.wants(kFrameSample) == 0) return;
+    if (sink_.wants(kFrameSample) == 0) return frame;
     Pending& pending = place(fence);
     pending.fence.store(0, std::memory_order_relaxed);
     pending.submitted_ns.store(now_ns, std::memory_order_relaxed);
     pending.frame.store(frame, std::memory_order_relaxed);
     pending.fence.store(fence, std::memory_order_release);
+    return frame;
 }
 
 void FrameTimes::signalled(uint64_t fence, uint64_t now_ns) {

@@ -1,4 +1,5 @@
-// Frame times, from the calls that a renderer makes anyway: nothing is added to its command buffers, no thread waits.
+// Frame times, from the calls that a renderer makes anyway: no thread waits. What a frame takes on the GPU itself is
+// queue_clock.h's business.
 //
 //   latency    submission with a fence, until the program sees that fence signalled: at most as early as the GPU was
 //   done interval   from one vkQueuePresentKHR to the next; of a device that presents nothing, from one submission with
@@ -17,6 +18,7 @@ namespace vuda::layer {
 // Kinds of sample: vuda::page::SampleKind (proto/page/session_page.h).
 inline constexpr uint32_t kFrameSample = 1;
 inline constexpr uint32_t kIntervalSample = 2;
+inline constexpr uint32_t kGpuFrameSample = 5;
 
 // libvuda's functions (client/session_abi.h).
 struct SampleSink {
@@ -32,8 +34,8 @@ class FrameTimes {
  public:
     explicit FrameTimes(const SampleSink& sink) : sink_(sink) {}
 
-    // `fence` 0: a submission without one, which is not taken for the end of a frame.
-    void submitted(uint64_t fence, uint64_t now_ns);
+    // `fence` 0: a submission without one, which is not taken for the end of a frame. Returns the frame's number.
+    uint64_t submitted(uint64_t fence, uint64_t now_ns);
     void signalled(uint64_t fence, uint64_t now_ns);
     void presented(uint64_t now_ns);
 

@@ -2,7 +2,8 @@
 // TSG exists.
 //
 // A library of its own, apart from the preload: one object that is both LD_PRELOAD and Vulkan layer collides with the
-// loader. Nothing here runs after device creation, but in a process that shares its device: there frames are timed.
+// loader. Nothing here runs after device creation, but in a process that shares its device: there frames are timed
+// (timed_calls.h), on the GPU as well (queue_clock.h).
 #include <dlfcn.h>
 #include <vulkan/vk_layer.h>
 
@@ -38,6 +39,16 @@ Info* find_link(const void* chain) {
         if (at->sType != type) continue;
         auto* info = reinterpret_cast<Info*>(const_cast<VkBaseInStructure*>(at));
         if (info->function == VK_LAYER_LINK_INFO) return info;
+    }
+    return nullptr;
+}
+
+// The loader's way of making what a layer got from the driver look as if the program had.
+PFN_vkSetDeviceLoaderData find_loader_data(const void* chain) {
+    for (auto* at = static_cast<const VkBaseInStructure*>(chain); at != nullptr; at = at->pNext) {
+        if (at->sType != VK_STRUCTURE_TYPE_LOADER_DEVICE_CREATE_INFO) continue;
+        const auto* info = reinterpret_cast<const VkLayerDeviceCreateInfo*>(at);
+        if (info->function == VK_LOADER_DATA_CALLBACK) return info->u.pfnSetDeviceLoaderData;
     }
     return nullptr;
 }
@@ -97,7 +108,7 @@ VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const Vk
     }
     tell_preload();
     // The preload has loaded libvuda.so by now, if this process was asked to share.
-    time_device(*device, next_device);
+    time_device(*device, {instance->instance, physical, next, next_device, find_loader_data(info->pNext)});
     return VK_SUCCESS;
 }
 

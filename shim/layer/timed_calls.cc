@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "shim/layer/bind.h"
 #include "shim/layer/dispatch.h"
 
 namespace vuda::layer {
@@ -26,22 +27,33 @@ uint64_t now_ns() {
 
 uint64_t number(VkFence fence) { return reinterpret_cast<uint64_t>(fence); }
 
+void signalled(const TimedDispatch& device, VkFence fence, uint64_t now) {
+    device.times->signalled(number(fence), now);
+    if (device.clock && fence != VK_NULL_HANDLE) device.clock->signalled(number(fence), now);
+}
+
+template <typename Submit, typename Next>
+VkResult hand_on(const TimedDispatch& device, VkQueue queue, uint32_t count, const Submit* submits, VkFence fence,
+                 uint64_t frame, Next next) {
+    if (!device.clock) return next(queue, count, submits, fence);
+    return device.clock->submit(queue, count, submits, fence, frame, next);
+}
+
 VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue queue, uint32_t count, const VkSubmitInfo* submits, VkFence fence) {
     const auto device = timed().find(dispatch_key(queue));
     if (!device) return VK_ERROR_DEVICE_LOST;  // a queue of a device that was destroyed
     // Before the call: the GPU may be done before it returns.
-    device->times->submitted(number(fence), now_ns());
-    return device->queue_submit(queue, count, submits, fence);
+    const uint64_t frame = device->times->submitted(number(fence), now_ns());
+    return hand_on(*device, queue, count, submits, fence, frame, device->queue_submit);
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL queue_submit2(VkQueue queue, uint32_t count, const VkSubmitInfo2* submits,
                                              VkFence fence) {
     const auto device = timed().find(dispatch_key(queue));
     if (!device) return VK_ERROR_DEVICE_LOST;
-    device->times->submitted(number(fence), now_ns());
-    const PFN_vkQueueSubmit2 next =
-        device->queue_submit2 != nullptr ? device->queue_submit2 : device->queue_submit2_khr;
-    return next(queue, count, submits, fence);
+    const uint64_t frame = device->times->submitted(number(fence), now_ns());
+    return hand_on(*device, queue, count, submits, fence, frame,
+                   device->queue_submit2 != nullptr ? device->queue_submit2 : device->queue_submit2_khr);
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL queue_present(VkQueue queue, const VkPresentInfoKHR* info) {
@@ -59,7 +71,7 @@ VKAPI_ATTR VkResult VKAPI_CALL wait_for_fences(VkDevice handle, uint32_t count, 
     // With several and not `all`, which one it was is not said.
     if (result == VK_SUCCESS && (all != VK_FALSE || count == 1)) {
         const uint64_t now = now_ns();
-        for (uint32_t i = 0; i < count; ++i) device->times->signalled(number(fences[i]), now);
+        for (uint32_t i = 0; i < count; ++i) signalled(*device, fences[i], now);
     }
     return result;
 }
@@ -68,13 +80,22 @@ VKAPI_ATTR VkResult VKAPI_CALL get_fence_status(VkDevice handle, VkFence fence) 
     const auto device = timed().find(dispatch_key(handle));
     if (!device) return VK_ERROR_DEVICE_LOST;
     const VkResult result = device->get_fence_status(handle, fence);
-    if (result == VK_SUCCESS) device->times->signalled(number(fence), now_ns());
+    if (result == VK_SUCCESS) signalled(*device, fence, now_ns());
     return result;
 }
 
-template <typename Function>
-void bind(Function* out, PFN_vkGetDeviceProcAddr next, VkDevice device, const char* name) {
-    *out = reinterpret_cast<Function>(next(device, name));
+VKAPI_ATTR void VKAPI_CALL get_device_queue(VkDevice handle, uint32_t family, uint32_t index, VkQueue* queue) {
+    const auto device = timed().find(dispatch_key(handle));
+    if (!device) return;
+    device->get_device_queue(handle, family, index, queue);
+    if (device->clock) device->clock->queue_found(*queue, family);
+}
+
+VKAPI_ATTR void VKAPI_CALL get_device_queue2(VkDevice handle, const VkDeviceQueueInfo2* info, VkQueue* queue) {
+    const auto device = timed().find(dispatch_key(handle));
+    if (!device) return;
+    device->get_device_queue2(handle, info, queue);
+    if (device->clock) device->clock->queue_found(*queue, info->queueFamilyIndex);
 }
 
 template <typename Function>
@@ -84,7 +105,8 @@ PFN_vkVoidFunction when(bool present, Function* function) {
 
 }  // namespace
 
-void time_device(VkDevice device, PFN_vkGetDeviceProcAddr next) {
+void time_device(VkDevice device, const DeviceOrigin& origin) {
+    const PFN_vkGetDeviceProcAddr next = origin.next_device;
     const SampleSink sink = SampleSink::find();
     if (!sink) return;
     TimedDispatch dispatch;
@@ -94,11 +116,14 @@ void time_device(VkDevice device, PFN_vkGetDeviceProcAddr next) {
     bind(&dispatch.queue_present, next, device, "vkQueuePresentKHR");
     bind(&dispatch.wait_for_fences, next, device, "vkWaitForFences");
     bind(&dispatch.get_fence_status, next, device, "vkGetFenceStatus");
+    bind(&dispatch.get_device_queue, next, device, "vkGetDeviceQueue");
+    bind(&dispatch.get_device_queue2, next, device, "vkGetDeviceQueue2");
     try {
         dispatch.times = std::make_shared<FrameTimes>(sink);
     } catch (const std::bad_alloc&) {
         return;
     }
+    dispatch.clock = DeviceClock::make(device, origin, sink);
     // Without memory the device is simply not timed.
     static_cast<void>(timed().add(dispatch_key(device), dispatch));
 }
@@ -115,6 +140,8 @@ PFN_vkVoidFunction timed_function(VkDevice device, std::string_view name) {
     if (name == "vkQueuePresentKHR") return when(found->queue_present != nullptr, queue_present);
     if (name == "vkWaitForFences") return when(found->wait_for_fences != nullptr, wait_for_fences);
     if (name == "vkGetFenceStatus") return when(found->get_fence_status != nullptr, get_fence_status);
+    if (name == "vkGetDeviceQueue") return when(found->get_device_queue != nullptr, get_device_queue);
+    if (name == "vkGetDeviceQueue2") return when(found->get_device_queue2 != nullptr, get_device_queue2);
     return nullptr;
 }
 

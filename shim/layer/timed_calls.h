@@ -6,10 +6,12 @@
 
 #include <string_view>
 
+#include "shim/layer/device_clock.h"
+
 namespace vuda::layer {
 
 // Once libvuda.so is loaded: from now on timed_function() answers for this device. Does nothing without libvuda.so.
-void time_device(VkDevice device, PFN_vkGetDeviceProcAddr next);
+void time_device(VkDevice device, const DeviceOrigin& origin);
 void forget_timed_device(VkDevice device);
 
 // NULL: call the next layer's.

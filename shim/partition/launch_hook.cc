@@ -2,18 +2,29 @@
 
 #include <pthread.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace vuda::partition {
 namespace {
 
 constexpr int kDomain = 0xb;
 constexpr int kBeforeUpload = 1;
+// The driver's functions, numbered as in CUPTI's public cupti_driver_cbid.h: those in which a program waits for the
+// GPU.
+constexpr int kCallDomain = 6;
+constexpr int kWaits[] = {
+    17,   // cuCtxSynchronize
+    121,  // cuEventSynchronize
+    126,  // cuStreamSynchronize
+    440,  // cuStreamSynchronize_ptsz: of programs that use per-thread default streams
+};
 constexpr size_t kSubscribe = 3;
 constexpr size_t kEnable = 6;
 constexpr size_t kTableSlots = 12;  // as the table's first word says on the versions below
@@ -22,13 +33,22 @@ constexpr CuUuid kCallbacks{
 
 // Measured: 13.0 (driver 580.159.04). A version that is not here is refused, docs/partitioning.md says how to add one.
 constexpr CallbackLayout kCallbackLayouts[] = {
-    {13000, 13000, 0x58, 1, 4},
+    {13000, 13000, 0x58, 1, 4, 0x68, 8, 10},
 };
 
 using Callback = void (*)(void*, int, int, const void*);
 using Subscribe = int (*)(uint32_t* handle, Callback callback, void* user);
 
 constinit std::atomic<LaunchHook*> g_kept{nullptr};
+
+// When this thread began to wait for the GPU; 0: it does not.
+constinit thread_local uint64_t t_waits_since_ns = 0;
+
+uint64_t now_ns() {
+    timespec time;
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
 
 uint64_t own_thread() { return static_cast<uint64_t>(::pthread_self()); }
 
@@ -77,7 +97,7 @@ Result<std::unique_ptr<LaunchHook>> LaunchHook::install(const CudaDriver& cuda, 
     const uint64_t enable_at = slot(table, kEnable);
     std::memcpy(&subscribe, &subscribe_at, sizeof subscribe);
     std::memcpy(&hook->enable_, &enable_at, sizeof enable_at);
-    if (const int failed = subscribe(&hook->handle_, &LaunchHook::on_launch, hook.get()); failed != 0) {
+    if (const int failed = subscribe(&hook->handle_, &LaunchHook::on_callback, hook.get()); failed != 0) {
         return Error{
             Code::kFailedPrecondition,
             "CUDA's launch callbacks are taken (error " + std::to_string(failed) + "), most likely by a profiler",
@@ -91,25 +111,60 @@ Result<std::unique_ptr<LaunchHook>> LaunchHook::install(const CudaDriver& cuda, 
         return Error{Code::kFailedPrecondition,
                      "CUDA refuses to call before a launch (error " + std::to_string(failed) + ")", ""};
     }
+    // Where CUDA refuses these, waits are not timed; the probe finds out.
+    for (const int wait : kWaits) hook->enable_(1, hook->handle_, kCallDomain, wait);
     return hook;
 }
 
 LaunchHook::~LaunchHook() {
     // Reached where the subscription failed, and in tests, which have no CUDA that would call.
-    if (enable_ != nullptr && handle_ != 0) enable_(0, handle_, kDomain, kBeforeUpload);
+    if (enable_ == nullptr || handle_ == 0) return;
+    enable_(0, handle_, kDomain, kBeforeUpload);
+    for (const int wait : kWaits) enable_(0, handle_, kCallDomain, wait);
 }
 
-void LaunchHook::on_launch(void* self, int domain, int callback, const void* parameters) {
-    if (domain != kDomain || callback != kBeforeUpload || parameters == nullptr) return;
+void LaunchHook::on_callback(void* self, int domain, int callback, const void* parameters) {
+    if (parameters == nullptr) return;
     auto* hook = static_cast<LaunchHook*>(self);
-    switch (hook->stage_.load(std::memory_order_acquire)) {
+    if (domain == kDomain && callback == kBeforeUpload) return hook->on_launch(parameters);
+    if (domain == kCallDomain) return hook->on_wait(parameters);
+}
+
+void LaunchHook::on_launch(const void* parameters) {
+    switch (stage_.load(std::memory_order_acquire)) {
         case Stage::kOff: return;
         case Stage::kWorking:
-            if (hook->probing_thread_.load(std::memory_order_relaxed) == 0) return hook->work(parameters);
-            if (hook->probing_thread_.load(std::memory_order_relaxed) != own_thread()) return hook->work(parameters);
-            return hook->probe(parameters);
-        case Stage::kProving: return hook->probe(parameters);
+            if (probing_thread_.load(std::memory_order_relaxed) == 0) return work(parameters);
+            if (probing_thread_.load(std::memory_order_relaxed) != own_thread()) return work(parameters);
+            return probe(parameters);
+        case Stage::kProving: return probe(parameters);
     }
+}
+
+void LaunchHook::on_wait(const void* parameters) {
+    const bool probing = probing_thread_.load(std::memory_order_relaxed) == own_thread();
+    const bool timing = !probing && times_waits_.load(std::memory_order_acquire) &&
+                        stage_.load(std::memory_order_acquire) == Stage::kWorking;
+    if (!probing && !timing) return;
+    if (static_cast<uint32_t>(slot(parameters, 0)) != callback_.call_bytes) return;
+    const auto context = reinterpret_cast<CuContext>(slot(parameters, callback_.call_context_slot));
+    const uint64_t call = slot(parameters, callback_.call_slot);
+    const uint64_t side = call >> 32;
+    if (side > 1 || std::find(std::begin(kWaits), std::end(kWaits), static_cast<int>(call)) == std::end(kWaits)) return;
+    if (probing) {
+        (side == 0 ? seen_.wait_entered : seen_.wait_left) = context;
+        return;
+    }
+    page::SampleWriter writer(*page_);
+    if (side == 0) {
+        t_waits_since_ns =
+            writer.wanted(page::SampleKind::kSync) && verdict(context) == Verdict::kApproved ? now_ns() : 0;
+        return;
+    }
+    const uint64_t since = std::exchange(t_waits_since_ns, 0);
+    if (since == 0) return;
+    const uint64_t now = now_ns();
+    writer.push({page::SampleKind::kSync, 0, now, now - since});
 }
 
 // ---- Proving

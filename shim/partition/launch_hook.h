@@ -30,6 +30,10 @@ struct CallbackLayout {
     uint32_t bytes;        // first word of the block
     uint8_t context_slot;  // which 8-byte slot holds the CUcontext
     uint8_t qmd_slot;      // which holds the descriptor's address
+    // The block that comes with calls of the driver's own functions.
+    uint32_t call_bytes;
+    uint8_t call_context_slot;
+    uint8_t call_slot;  // lower half: the function's number, as in CUPTI's cupti_driver_cbid.h; upper: 0 enter, 1 exit
 };
 
 const CallbackLayout* find_callback_layout(int cuda_version);
@@ -43,6 +47,9 @@ struct SeenLaunch {
     LaunchShape shape{};
     QmdKind kind = QmdKind::kQueue;
     QmdMask mask;  // before anything was added
+    // Contexts that the callbacks around a wait of the same thread named.
+    CuContext wait_entered = nullptr;
+    CuContext wait_left = nullptr;
 };
 
 struct HookCounters {
@@ -68,6 +75,9 @@ class LaunchHook {
     // --- Working. From now on launches in approved contexts get what the page says. `page` and `map` outlive the
     // process.
     void start(const QmdLayout& layout, const MaskMap& map, page::Page& page);
+    // Takes a sample of each wait for the GPU in an approved context as well. After start(), and only where a probe saw
+    // both ends of its own wait.
+    void time_waits() { times_waits_.store(true, std::memory_order_release); }
     // What is to become of a context's launches: they follow the page, or are not looked at.
     void approve(CuContext context) { decide(context, true); }
     void decline(CuContext context) { decide(context, false); }
@@ -98,7 +108,9 @@ class LaunchHook {
     LaunchHook(const CallbackLayout& callback, const CudaDriver& cuda, std::atomic<uint32_t>& events)
         : callback_(callback), cuda_(cuda), events_(events) {}
 
-    static void on_launch(void* self, int domain, int callback, const void* parameters);
+    static void on_callback(void* self, int domain, int callback, const void* parameters);
+    void on_launch(const void* parameters);
+    void on_wait(const void* parameters);
     void probe(const void* parameters);
     void work(const void* parameters);
     bool current_mask(QmdMask& mask, uint64_t& generation);
@@ -130,6 +142,7 @@ class LaunchHook {
     const QmdLayout* layout_ = nullptr;
     const MaskMap* map_ = nullptr;
     page::Page* page_ = nullptr;
+    std::atomic<bool> times_waits_{false};
     Translated translated_;
     std::atomic_flag translating_;
     std::atomic<uint64_t> masked_{0};

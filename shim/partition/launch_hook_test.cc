@@ -29,6 +29,7 @@ class Hook : public ::testing::Test {
         ASSERT_TRUE(proof) << proof.error().to_string();
         proof_.emplace(*std::move(proof));
         hook_->start(*proof_->layout, proof_->map, *page_);
+        if (proof_->waits) hook_->time_waits();
         hook_->approve(context_);
     }
 
@@ -79,6 +80,70 @@ TEST_F(Hook, ThePagesMaskGoesIntoEveryLaunch) {
     EXPECT_EQ(page_->process.applied.load(), 2u);
     EXPECT_EQ(page_->process.launches.load(), 2u);
     EXPECT_EQ(hook_->counters().masked, 2u);
+}
+
+std::vector<page::Sample> waits_in(page::Page& page) {
+    std::vector<page::Sample> found;
+    page::SampleReader(page).drain([&](const page::Sample& sample) { found.push_back(sample); });
+    return found;
+}
+
+TEST_F(Hook, WaitsForTheGpuAreTimed) {
+    writer_.want(page::kAllSamples);
+    prove();
+    EXPECT_TRUE(waits_in(*page_).empty()) << "the probe's own waits are nobody's";
+    fake_.wait(FakeCuda::kStreamSynchronize, context_, 2'000'000);
+    fake_.wait(17, context_);
+    fake_.wait(121, context_);
+    fake_.wait(440, context_);
+    fake_.wait(FakeCuda::kStreamSynchronize, &another_context_);
+    const std::vector<page::Sample> found = waits_in(*page_);
+    ASSERT_EQ(found.size(), 4u) << "one for each function, none for a context that does not share";
+    EXPECT_EQ(found[0].kind, page::SampleKind::kSync);
+    EXPECT_GE(found[0].duration_ns, 2'000'000u);
+    EXPECT_LT(found[0].duration_ns, 2'000'000'000u);
+}
+
+TEST_F(Hook, WaitsAreNotTimedWhenNobodyListens) {
+    prove();
+    fake_.wait(FakeCuda::kStreamSynchronize, context_);
+    writer_.want(page::kAllSamples);
+    EXPECT_TRUE(waits_in(*page_).empty());
+}
+
+TEST_F(Hook, WaitsThatCudaDoesNotTellOfAsKnownAreNotTimed) {
+    writer_.want(page::kAllSamples);
+    const auto refused = [&](auto spoil) {
+        fake_.quirks = {};
+        spoil(fake_.quirks);
+        prove();
+        EXPECT_FALSE(proof_->waits);
+        fake_.quirks = {};
+        fake_.wait(FakeCuda::kStreamSynchronize, context_);
+        EXPECT_TRUE(waits_in(*page_).empty());
+        publish(1, {6});
+        EXPECT_TRUE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kGrid, context_)))
+            << "launches are followed all the same";
+        hook_ = nullptr;
+        proof_.reset();
+    };
+    refused([](FakeCuda::Quirks& quirks) { quirks.wait_enable_result = 1; });
+    refused([](FakeCuda::Quirks& quirks) { quirks.wait_parameter_bytes = 0x70; });
+    refused([](FakeCuda::Quirks& quirks) { quirks.waits_have_no_end = true; });
+}
+
+TEST_F(Hook, AWaitWhoseParametersChangedIsNoSampleAndNoHarm) {
+    writer_.want(page::kAllSamples);
+    prove();
+    ASSERT_TRUE(proof_->waits);
+    fake_.quirks.wait_parameter_bytes = 0x70;
+    fake_.wait(FakeCuda::kStreamSynchronize, context_);
+    fake_.quirks.wait_parameter_bytes = 0x68;
+    fake_.quirks.waits_have_no_end = true;
+    fake_.wait(FakeCuda::kStreamSynchronize, context_);
+    fake_.quirks.waits_have_no_end = false;
+    fake_.wait(FakeCuda::kStreamSynchronize, context_);
+    EXPECT_EQ(waits_in(*page_).size(), 1u);
 }
 
 TEST_F(Hook, WithoutALimitDescriptorsStayAsTheyAre) {

@@ -202,6 +202,7 @@ void Partitioner::look_at(CuContext context) {
         }
         proof_.emplace(*std::move(proof));
         hook.start(*proof_->layout, proof_->map, page_);
+        if (proof_->waits) hook.time_waits();
     }
     hook.approve(context);
     ++approved_;

@@ -72,12 +72,12 @@ class Probe {
         hook.begin_probe(layout, mask);
         const CuResult launched = cuda_.launch(kernel_, kShape.grid[0], kShape.grid[1], kShape.grid[2], kShape.block[0],
                                                kShape.block[1], kShape.block[2], 0, stream_, parameters, nullptr);
+        const CuResult copied = cuda_.copy_to_host(counts_.data(), memory_, sizeof counts_, stream_);
+        const CuResult waited = cuda_.stream_synchronize(stream_);
         SeenLaunch seen = hook.end_probe();
         if (launched != 0) return cuda_error("launch the probe kernel", launched);
-        if (const CuResult r = cuda_.copy_to_host(counts_.data(), memory_, sizeof counts_, stream_); r != 0) {
-            return cuda_error("copy 4 KiB", r);
-        }
-        if (const CuResult r = cuda_.stream_synchronize(stream_); r != 0) return cuda_error("run the probe kernel", r);
+        if (copied != 0) return cuda_error("copy 4 KiB", copied);
+        if (waited != 0) return cuda_error("run the probe kernel", waited);
         return seen;
     }
 
@@ -165,7 +165,8 @@ Result<Proof> self_check(const CudaDriver& cuda, LaunchHook& hook, const GpuLayo
         }
     }
     if (!complete) return surprise("some TPCs ran no block of the probe kernel, so that its mask is not proved");
-    return Proof{plain->layout, *std::move(map)};
+    const bool waits = plain->wait_entered == context && plain->wait_left == context;
+    return Proof{plain->layout, *std::move(map), waits};
 }
 
 }  // namespace vuda::partition

@@ -13,6 +13,7 @@ namespace vuda::partition {
 struct Proof {
     const QmdLayout* layout = nullptr;
     MaskMap map;
+    bool waits = false;  // CUDA told of both ends of the probe's own wait, too
 };
 
 // Makes `context` current on this thread while it runs, which is until all TPCs have been seen with and without their

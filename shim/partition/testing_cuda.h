@@ -2,10 +2,13 @@
 // then allows.
 #pragma once
 
+#include <time.h>
+
 #include <array>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "base/uuid.h"
@@ -45,6 +48,9 @@ class FakeCuda {
         bool numbers_plainly = false;  // mask bit t is TPC t
         bool one_sm_never_runs = false;
         int module_load_result = 0;
+        int wait_enable_result = 0;
+        uint32_t wait_parameter_bytes = 0x68;
+        bool waits_have_no_end = false;
     };
 
     static FakeCuda*& current() {
@@ -111,7 +117,10 @@ class FakeCuda {
         };
         cuda.stream_create = [](CuStream* stream, unsigned) { return *stream = current(), 0; };
         cuda.stream_destroy = [](CuStream) { return 0; };
-        cuda.stream_synchronize = [](CuStream) { return 0; };
+        cuda.stream_synchronize = [](CuStream) {
+            current()->wait(kStreamSynchronize, stack().back());
+            return 0;
+        };
         cuda.launch = [](CuFunction, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                          unsigned, CuStream, void** parameters, void**) {
             const auto memory = *static_cast<CuDevicePtr*>(parameters[0]);
@@ -145,6 +154,16 @@ class FakeCuda {
         return qmd;
     }
 
+    // One call of a driver's function that waits, as the program would make it.
+    void wait(int function, CuContext context, uint64_t nanoseconds = 0) {
+        if (waits.count(function) == 0) return;
+        call_back_wait(function, context, 0);
+        for (const uint64_t until = now() + nanoseconds; now() < until;) {
+        }
+        if (!quirks.waits_have_no_end) call_back_wait(function, context, 1);
+    }
+    static constexpr int kStreamSynchronize = 126;
+
     static bool has_mask(const std::array<uint8_t, kQmdLookBytes>& qmd) { return (qmd[3] & 0x80) != 0; }
     static QmdMask mask_of(const std::array<uint8_t, kQmdLookBytes>& qmd) {
         QmdMask mask;
@@ -156,6 +175,7 @@ class FakeCuda {
     CuContext primary = nullptr;
     Uuid gpu;
     bool enabled = false;
+    std::set<int> waits;  // functions of the driver that it was asked to tell of
 
  private:
     static std::vector<CuContext>& stack() {
@@ -171,6 +191,12 @@ class FakeCuda {
         return fake.quirks.subscribe_result;
     }
     static int enable(uint32_t on, uint32_t, int domain, int callback) {
+        if (domain == 6 && current() != nullptr) {
+            if (current()->quirks.wait_enable_result != 0) return current()->quirks.wait_enable_result;
+            if (on != 0) current()->waits.insert(callback);
+            if (on == 0) current()->waits.erase(callback);
+            return 0;
+        }
         if (domain != 0xb || callback != 1) return 1;
         if (current() != nullptr) current()->enabled = on != 0;
         return current() == nullptr ? 0 : current()->quirks.enable_result;
@@ -184,6 +210,20 @@ class FakeCuda {
         parameters[quirks.wrong_context_slot ? 2 : 1] = reinterpret_cast<uint64_t>(context);
         parameters[4] = quirks.descriptor_is_nowhere ? 0x10 : reinterpret_cast<uint64_t>(qmd);
         callback_(user_, 0xb, 1, parameters);
+    }
+
+    void call_back_wait(int function, CuContext context, uint64_t side) {
+        uint64_t parameters[13] = {};
+        parameters[0] = 0x55cc00000000 | quirks.wait_parameter_bytes;
+        parameters[8] = reinterpret_cast<uint64_t>(context);
+        parameters[10] = side << 32 | static_cast<uint64_t>(function);
+        callback_(user_, 6, function, parameters);
+    }
+
+    static uint64_t now() {
+        timespec time;
+        ::clock_gettime(CLOCK_MONOTONIC, &time);
+        return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
     }
 
     void run(const uint8_t* qmd, uint32_t* counts) const {

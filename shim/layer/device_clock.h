@@ -1,0 +1,66 @@
+// The clocks of a device's queues (queue_clock.h).
+#pragma once
+
+#include <vulkan/vk_layer.h>
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "shim/layer/queue_clock.h"
+#include "shim/layer/stamped_submit.h"
+
+namespace vuda::layer {
+
+// Where a device comes from.
+struct DeviceOrigin {
+    VkInstance instance = VK_NULL_HANDLE;
+    VkPhysicalDevice physical = VK_NULL_HANDLE;
+    PFN_vkGetInstanceProcAddr next_instance = nullptr;
+    PFN_vkGetDeviceProcAddr next_device = nullptr;
+    PFN_vkSetDeviceLoaderData set_loader_data = nullptr;
+};
+
+class DeviceClock {
+ public:
+    // Nothing is made before a queue shows up. nullptr: this device has no clock.
+    static std::shared_ptr<DeviceClock> make(VkDevice device, const DeviceOrigin& origin, const SampleSink& sink);
+
+    // The program got hold of this queue: once or several times, from any thread.
+    void queue_found(VkQueue queue, uint32_t family);
+
+    // Hands a submission on to `next`, with timestamps where somebody wants them.
+    template <typename Submit, typename Next>
+    VkResult submit(VkQueue queue, uint32_t count, const Submit* submits, VkFence fence, uint64_t frame, Next next) {
+        QueueClock* clock = sink_.wants(kGpuFrameSample) != 0 ? find(queue) : nullptr;
+        if (clock == nullptr) return next(queue, count, submits, fence);
+        StampedSubmit<Submit> stamped(*clock, count, submits, reinterpret_cast<uint64_t>(fence), frame);
+        const VkResult result = next(queue, stamped.count(), stamped.batches(), fence);
+        if (result != VK_SUCCESS) stamped.refused(*clock);
+        return result;
+    }
+
+    void signalled(uint64_t fence, uint64_t now_ns);
+
+ private:
+    struct Timed {
+        VkQueue queue = VK_NULL_HANDLE;
+        std::unique_ptr<QueueClock> clock;  // nullptr: this queue cannot be timed
+    };
+
+    DeviceClock(VkDevice device, const DeviceOrigin& origin, const SampleSink& sink)
+        : device_(device), origin_(origin), sink_(sink) {}
+
+    QueueClock* find(VkQueue queue);
+
+    const VkDevice device_;
+    const DeviceOrigin origin_;
+    const SampleSink sink_;
+    ClockCalls calls_;
+    double period_ns_ = 0;
+    std::vector<VkQueueFamilyProperties> families_;
+    std::mutex mutex_;
+    std::vector<Timed> queues_;  // grows only
+};
+
+}  // namespace vuda::layer
