@@ -83,7 +83,7 @@ for program in "${programs[@]}"; do
     case $program in vuda-bench-*) patchelf --remove-rpath "$output/bin/$program" ;; esac
 done
 
-cp "$here/corun.py" "$here/partition.py" "$here/chart.py" "$output/bench/"
+cp "$here/corun.py" "$here/partition.py" "$here/tuner.py" "$here/chart.py" "$output/bench/"
 cp -r "$here/corunlib" "$output/bench/"
 rm -rf "$output/bench/corunlib/__pycache__"
 git -C "$here" rev-parse HEAD >"$output/COMMIT" 2>/dev/null || echo unknown >"$output/COMMIT"

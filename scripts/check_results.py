@@ -23,6 +23,8 @@ TUNER_SIM_SEEDS = 200
 
 RENDERER_METRICS = ("renderer_fps", "frame_p99_ms")
 COMPUTE_METRICS = ("compute_rate", "compute_p50_ms", "compute_p99_ms")
+# Of tuner, beside those: what was promised and kept. convergence_s is missing when the targets were never met.
+TUNED_METRICS = ("frame_miss", "hold_s", "decisions", "reversals", "compute_tpcs")
 CORUN_CASES = ("two-process", "one-process", "two-process-user")
 CORUN_CONFIGS = ("alone-renderer", "alone-compute", "time-slicing", "shared")
 
@@ -68,7 +70,9 @@ def required_metrics(experiment, config):
         if config == "partitioned":
             return metrics + ("quota_tpcs",)
         return metrics + ("throughput_vs_oracle",) + (("reversals_per_min",) if config != "shared" else ())
-    if experiment != "corun":
+    if experiment == "tuner" and config == "tuned":
+        return RENDERER_METRICS + COMPUTE_METRICS + TUNED_METRICS
+    if experiment not in ("corun", "tuner"):
         return ()
     return {"alone-renderer": RENDERER_METRICS, "alone-compute": COMPUTE_METRICS}.get(config, RENDERER_METRICS + COMPUTE_METRICS)
 

@@ -54,9 +54,20 @@ void add_compute_options(CLI::App& app, ComputeOptions& options, const std::stri
     app.add_option(name("launch-cost"), options.launch_cost,
                    "Instead of measuring rates, time this many launches without waiting for each")
         ->check(CLI::Range(0, 100000000));
+    app.add_option(name("quota-changes"), options.quota_changes,
+                   "Instead of measuring rates, change the own quota this many times (needs VUDA in this process)")
+        ->check(CLI::Range(0, 1000000));
+    app.add_option(name("fps"), options.fps, "Launches a second; 0 = one after the other")
+        ->check(CLI::Range(0.0, 10000.0))
+        ->capture_default_str();
+    app.add_flag(name("mark-steps"), options.mark_steps,
+                 "Mark each launch as a step (vuda_step_begin, vuda_step_end), when VUDA is in this process");
+    app.add_flag(name("report-trace"), options.report_trace,
+                 "Report when each measured launch ended (ms, CLOCK_MONOTONIC) and how long it took");
     app.add_flag(name("report-sms"), options.report_sms,
                  "Report the multiprocessors that the measured launches ran on");
     app.add_option(name("libcuda"), options.libcuda)->group("");
+    app.add_option(name("libvuda"), options.libvuda)->group("");
 }
 
 }  // namespace vuda::bench

@@ -31,8 +31,13 @@ struct ComputeOptions {
     uint32_t cycles = 0;            // > 0: instead of measuring, make and destroy the context this many times
     uint32_t cycle_launches = 20;   // launches in each cycle
     uint32_t launch_cost = 0;       // > 0: instead of measuring rates, time this many launches without waiting for them
+    double fps = 0;                 // launches a second to start; 0 = the next one as soon as the last one is done
+    bool mark_steps = false;        // tell VUDA, if it is in this process, when each launch begins and ends
+    bool report_trace = false;      // say when each measured launch ended and how long it took
+    uint32_t quota_changes = 0;     // > 0: instead of measuring rates, change the own quota this many times
     bool report_sms = false;        // say which multiprocessors measured blocks ran on
     std::string libcuda = "libcuda.so.1";
+    std::string libvuda = "libvuda.so.0";  // where marks go
 };
 
 // `prefix` goes before each option's name.

@@ -44,6 +44,18 @@ nlohmann::ordered_json ComputeReport::to_json() {
         json["launch_p50_ns"] = launch_ns.percentile(50);
         json["launch_p99_ns"] = launch_ns.percentile(99);
     }
+    if (options.quota_changes > 0) {
+        json["quota_call_p50_us"] = quota_changes.call_us.percentile(50);
+        json["quota_call_p99_us"] = quota_changes.call_us.percentile(99);
+        json["quota_applied_p50_us"] = quota_changes.applied_us.percentile(50);
+        json["quota_applied_p99_us"] = quota_changes.applied_us.percentile(99);
+    }
+    if (options.fps > 0) {
+        json["fps_target"] = options.fps;
+        json["late_launches"] = late_launches;
+    }
+    if (options.mark_steps) json["marked"] = marked;
+    if (options.report_trace) json["trace"] = trace.to_json();
     if (options.report_sms) json["sms"] = sms;
     json["device_lost"] = device_lost();
     json["seconds"] = seconds;

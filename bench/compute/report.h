@@ -8,8 +8,10 @@
 
 #include "base/result.h"
 #include "bench/common/samples.h"
+#include "bench/common/trace.h"
 #include "bench/compute/gpu.h"
 #include "bench/compute/options.h"
+#include "bench/compute/quota_changes.h"
 
 namespace vuda::bench {
 
@@ -24,9 +26,13 @@ struct ComputeReport {
     double seconds = 0;     // measured time
     uint64_t launches = 0;  // all of them
     uint64_t result_errors = 0;
-    Samples launch_ns;          // with --launch-cost: of each call that launches
-    uint32_t cycles = 0;        // completed ones
-    std::vector<uint32_t> sms;  // with --report-sms: %smid of measured blocks, ascending
+    uint64_t late_launches = 0;      // paced: measured launches that ended after their successor was due
+    bool marked = false;             // with --mark-steps: VUDA was there to be told
+    Trace trace;                     // with --report-trace: of each measured launch
+    Samples launch_ns;               // with --launch-cost: of each call that launches
+    QuotaChangeTimes quota_changes;  // with --quota-changes
+    uint32_t cycles = 0;             // completed ones
+    std::vector<uint32_t> sms;       // with --report-sms: %smid of measured blocks, ascending
     std::optional<Error> error;
 
     bool device_lost() const;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 #include "bench/common/clock.h"
 #include "bench/common/stop_signal.h"
 #include "bench/common/try.h"
+#include "bench/compute/quota_changes.h"
 
 namespace vuda::bench {
 namespace {
@@ -50,7 +52,7 @@ Status ComputeRunner::prepare_all() {
     report_.cuda = gpu_.cuda_version;
     VUDA_BENCH_TRY(open_session());
     if (report_.options.kernel_us > 0) VUDA_BENCH_TRY(calibrate());
-    for (uint32_t i = 0; i < report_.options.warmup && !stop_requested(); ++i) VUDA_BENCH_TRY(step(nullptr));
+    for (uint32_t i = 0; i < report_.options.warmup && !stop_requested(); ++i) VUDA_BENCH_TRY(step(false));
     return look();
 }
 
@@ -60,6 +62,8 @@ Status ComputeRunner::open_session() {
     session_ = *std::move(session);
     report_.options.blocks = session_->blocks();
     report_.context_ms.add(session_->context_ms());
+    if (report_.options.mark_steps) marks_ = StepMarks::find(report_.options.libvuda);
+    report_.marked = marks_.found();
     return {};
 }
 
@@ -87,11 +91,25 @@ Status ComputeRunner::calibrate() {
     return {};
 }
 
-Status ComputeRunner::step(Samples* latency) {
+Status ComputeRunner::step(bool measured) {
+    if (report_.options.fps > 0) {
+        const auto period = from_seconds(1 / report_.options.fps);
+        const auto now = Clock::now();
+        const bool late = due_ + period < now;
+        // After a late one the launches that were missed are not made up for.
+        due_ = late ? now : due_ + period;
+        if (late && measured) ++report_.late_launches;
+        std::this_thread::sleep_until(due_);
+    }
+    marks_.begin(report_.launches);
     const auto ms = session_->launch();
+    marks_.end(report_.launches);
     VUDA_BENCH_TRY(ms);
     ++report_.launches;
-    if (latency) latency->add(*ms);
+    if (measured) {
+        report_.latency_ms.add(*ms);
+        if (report_.options.report_trace) report_.trace.add(Clock::now(), *ms);
+    }
     return ++since_look_ >= report_.options.check_every ? look() : Status{};
 }
 
@@ -109,16 +127,17 @@ Status ComputeRunner::run_all(StartGate& gate) {
         const auto started = gate.started();
         VUDA_BENCH_TRY(started);
         if (*started) break;
-        VUDA_BENCH_TRY(step(nullptr));
+        VUDA_BENCH_TRY(step(false));
     }
     if (report_.options.cycles > 0) return run_cycles();
     if (report_.options.launch_cost > 0) return time_launches();
+    if (report_.options.quota_changes > 0) return time_quota_changes();
 
     if (report_.options.report_sms) VUDA_BENCH_TRY(session_->clear_sms());
     const auto start = Clock::now();
     const auto end = run_.seconds > 0 ? start + from_seconds(run_.seconds) : Clock::time_point::max();
     Status status;
-    while (status.ok() && !stop_requested() && Clock::now() < end) status = step(&report_.latency_ms);
+    while (status.ok() && !stop_requested() && Clock::now() < end) status = step(true);
     report_.seconds = ms_between(start, Clock::now()) / 1e3;
     VUDA_BENCH_TRY(status);
     if (report_.options.report_sms) {
@@ -127,7 +146,7 @@ Status ComputeRunner::run_all(StartGate& gate) {
         report_.sms = *std::move(sms);
     }
     const auto linger_end = Clock::now() + from_seconds(run_.linger);
-    while (!stop_requested() && Clock::now() < linger_end) VUDA_BENCH_TRY(step(nullptr));
+    while (!stop_requested() && Clock::now() < linger_end) VUDA_BENCH_TRY(step(false));
     return look();
 }
 
@@ -145,11 +164,21 @@ Status ComputeRunner::time_launches() {
     return look();
 }
 
+Status ComputeRunner::time_quota_changes() {
+    const auto start = Clock::now();
+    auto times = change_quota(report_.options.quota_changes, report_.options.libvuda);
+    VUDA_BENCH_TRY(times);
+    report_.seconds = ms_between(start, Clock::now()) / 1e3;
+    report_.quota_changes = *std::move(times);
+    VUDA_BENCH_TRY(step(false));
+    return look();
+}
+
 Status ComputeRunner::run_cycles() {
     const auto start = Clock::now();
     while (report_.cycles < report_.options.cycles && !stop_requested()) {
         if (!session_) VUDA_BENCH_TRY(open_session());
-        for (uint32_t i = 0; i < report_.options.cycle_launches; ++i) VUDA_BENCH_TRY(step(&report_.latency_ms));
+        for (uint32_t i = 0; i < report_.options.cycle_launches; ++i) VUDA_BENCH_TRY(step(true));
         VUDA_BENCH_TRY(look());
         session_.reset();
         ++report_.cycles;

@@ -4,10 +4,12 @@
 #include <memory>
 
 #include "base/result.h"
+#include "bench/common/clock.h"
 #include "bench/common/gate.h"
 #include "bench/common/run_options.h"
 #include "bench/compute/report.h"
 #include "bench/compute/session.h"
+#include "bench/compute/step_marks.h"
 
 namespace vuda::bench {
 
@@ -28,16 +30,19 @@ class ComputeRunner {
     Status run_all(StartGate& gate);
     Status run_cycles();
     Status time_launches();
+    Status time_quota_changes();
     Status open_session();
     Status calibrate();
-    // One launch, and a look at the results when it is time. `latency` may be null.
-    Status step(Samples* latency);
+    // One launch when it is due, and a look at the results when it is time.
+    Status step(bool measured);
     Status look();
 
     const RunOptions run_;
     ComputeReport report_;
     CudaGpu gpu_;
     std::unique_ptr<Session> session_;
+    StepMarks marks_;
+    Clock::time_point due_{};  // paced: when the next launch starts
     uint32_t since_look_ = 0;
 };
 

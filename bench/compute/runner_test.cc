@@ -1,6 +1,7 @@
 // The launch loop against fake_cuda.cc.
 #include "bench/compute/runner.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -61,6 +62,60 @@ TEST_F(ComputeRunnerTest, MultiprocessorsAreReportedOnRequest) {
     EXPECT_EQ(report.to_json()["sms"], (nlohmann::ordered_json{0, 1}));
 }
 
+TEST_F(ComputeRunnerTest, StepsArePaced) {
+    options_.fps = 200;
+    options_.warmup = 2;
+    run_options_.seconds = 0.1;
+    ComputeReport report = run();
+    ASSERT_FALSE(report.error) << report.error->to_string();
+    // 20 on an idle machine, fewer on a busy one, never more: what was missed is not made up for.
+    EXPECT_GE(report.latency_ms.size(), 2u);
+    EXPECT_LE(report.latency_ms.size(), 22u);
+    EXPECT_EQ(report.to_json()["fps_target"], 200);
+}
+
+TEST_F(ComputeRunnerTest, LateStepsAreCountedAndNotMadeUpFor) {
+    ::setenv("FAKE_CUDA_NS", "10000000", 1);  // 10 ms an iteration: 30 ms for a period of 5 ms
+    options_.fps = 200;
+    options_.warmup = 1;
+    options_.report_trace = true;
+    run_options_.seconds = 0.2;
+    ComputeReport report = run();
+    ASSERT_FALSE(report.error) << report.error->to_string();
+    EXPECT_LE(report.latency_ms.size(), 8u);
+    EXPECT_GE(report.late_launches + 1, report.latency_ms.size());
+    const auto trace = report.to_json()["trace"];
+    ASSERT_EQ(trace.size(), report.latency_ms.size());
+    for (size_t i = 0; i < trace.size(); ++i) {
+        EXPECT_GE(trace[i][1], 29.0);
+        // Ends are on one axis, each at least a launch after the one before.
+        if (i > 0) {
+            EXPECT_GE(trace[i][0].get<double>() - trace[i - 1][0].get<double>(), 29.0);
+        }
+    }
+}
+
+TEST_F(ComputeRunnerTest, StepsAreMarkedWhereVudaIs) {
+    options_.mark_steps = true;
+    options_.libvuda = "libvuda-there-is-no-such-library.so";
+    ComputeReport report = run();
+    ASSERT_FALSE(report.error) << report.error->to_string();
+    EXPECT_EQ(report.to_json()["marked"], false);
+
+    // A library that nobody loaded is not loaded for marking.
+    options_.libvuda = FAKE_MARKS;
+    EXPECT_FALSE(run().marked);
+    void* library = ::dlopen(FAKE_MARKS, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library, nullptr) << ::dlerror();
+    report = run();
+    const auto steps = reinterpret_cast<uint64_t (*)()>(::dlsym(library, "fake_marks_steps"));
+    const auto wrong = reinterpret_cast<uint64_t (*)()>(::dlsym(library, "fake_marks_wrong"));
+    ASSERT_TRUE(steps != nullptr && wrong != nullptr);
+    EXPECT_TRUE(report.marked);
+    EXPECT_EQ(steps(), report.launches);
+    EXPECT_EQ(wrong(), 0u);
+}
+
 TEST_F(ComputeRunnerTest, LaunchesAreTimedWithoutWaiting) {
     options_.load = ComputeLoad::kTiny;
     options_.launch_cost = 1000;
@@ -69,6 +124,37 @@ TEST_F(ComputeRunnerTest, LaunchesAreTimedWithoutWaiting) {
     EXPECT_EQ(report.launch_ns.size(), 1000u);
     EXPECT_EQ(report.result_errors, 0u);
     EXPECT_TRUE(report.to_json().contains("launch_p50_ns"));
+}
+
+TEST_F(ComputeRunnerTest, QuotaChangesAreTimedUntilTheyAreInForce) {
+    options_.quota_changes = 5;
+    options_.libvuda = "libvuda-there-is-no-such-library.so";
+    EXPECT_EQ(run().error->code, Code::kNotFound);
+
+    void* library = ::dlopen(FAKE_QUOTA, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library, nullptr) << ::dlerror();
+    options_.libvuda = FAKE_QUOTA;
+    ComputeReport report = run();
+    ASSERT_FALSE(report.error) << report.error->to_string();
+    const auto changes = reinterpret_cast<uint64_t (*)()>(::dlsym(library, "fake_quota_changes"));
+    ASSERT_NE(changes, nullptr);
+    EXPECT_EQ(changes(), 5u);
+    EXPECT_EQ(report.quota_changes.call_us.size(), 5u);
+    EXPECT_EQ(report.quota_changes.applied_us.size(), 5u);
+    EXPECT_TRUE(report.to_json().contains("quota_applied_p99_us"));
+
+    ::setenv("FAKE_QUOTA_NO_BACKEND", "1", 1);
+    const ComputeReport refused = run();
+    ::unsetenv("FAKE_QUOTA_NO_BACKEND");
+    ASSERT_TRUE(refused.error);
+    EXPECT_EQ(refused.error->code, Code::kFailedPrecondition);
+    EXPECT_EQ(refused.error->hint, "as the test wants");
+
+    ::setenv("FAKE_QUOTA_STUCK", "1", 1);
+    const ComputeReport stuck = run();
+    ::unsetenv("FAKE_QUOTA_STUCK");
+    ASSERT_TRUE(stuck.error);
+    EXPECT_EQ(stuck.error->code, Code::kDeadlineExceeded);
 }
 
 TEST_F(ComputeRunnerTest, LostLaunchIsFoundByTheNextOne) {

@@ -13,6 +13,7 @@ from .stats import summaries
 
 _LIMIT_SECONDS = 120
 _CHANGES = 50
+_OWN_CHANGES = 2000
 
 
 def _launches(runner, split, launches, follow):
@@ -87,12 +88,40 @@ def _changes(runner, split):
         runner.discard(directory, "quota changes")
 
 
+def _own_changes(runner, split):
+    """Microseconds that the attached program itself pays for changing its quota, and until the change is in force."""
+    identity = Identity()
+    directory = runner.run_directory(identity)
+    start = os.path.join(directory, "start")
+    running = []
+    try:
+        running.append(runner.start_renderer(directory, identity, True, 0))
+        ready = os.path.join(directory, "compute.ready")
+        words = runner.stack.run("--attach", TSG_NAME, "--require")
+        gate = ["--ready-file", ready, "--start-file", start, "--quota-changes", str(_OWN_CHANGES)]
+        compute = Program("compute", [*words, *runner.workload.compute(1, gate)], directory, identity)
+        running.append(compute)
+        compute.wait_ready(ready, _LIMIT_SECONDS, runner.guard)
+        split.splitter.wait_backend(runner.guard)
+        split.splitter.set_mode("inter-sm")
+        split.splitter.wait_applied(runner.guard)
+        open(start, "w", encoding="ascii").close()
+        answer = compute.result(_LIMIT_SECONDS, runner.guard)
+        runner.guard()
+        return {name: answer[name] for name in ("quota_call_p50_us", "quota_call_p99_us", "quota_applied_p50_us", "quota_applied_p99_us")}
+    finally:
+        for program in reversed(running):
+            program.kill()
+        runner.discard(directory, "own quota changes")
+
+
 def measure(runner, split, launches, repetitions, say):
     """(rows, problems, why it stopped or None)"""
     functions = {
         ("launch", "shared"): lambda: _launches(runner, split, launches, False),
         ("launch", "partitioned"): lambda: _launches(runner, split, launches, True),
         ("quota-change", "partitioned"): lambda: _changes(runner, split),
+        ("own-quota-change", "partitioned"): lambda: _own_changes(runner, split),
     }
     values = {key: [] for key in functions}
     problems = []
@@ -129,4 +158,9 @@ def verdicts(rows):
         value = change["quota_change_ms"]["median"]
         text = "vudactl to applied, beyond vudactl's own start,"
         lines.append(f"{'ok    ' if value <= 5 else 'MISSED'} quota-change: {text} {value:.2f} ms (<= 5)")
+    own = metrics.get(("own-quota-change", "partitioned"))
+    if own:
+        call, applied = own["quota_call_p50_us"]["median"], own["quota_applied_p50_us"]["median"]
+        lines.append(f"{'ok    ' if call <= 71 else 'MISSED'} own-quota-change: what it costs the program's thread at p50 {call:.1f} us (<= 71)")
+        lines.append(f"{'ok    ' if applied <= 5000 else 'MISSED'} own-quota-change: until it is in force at p50 {applied:.0f} us (<= 5000)")
     return lines

@@ -35,6 +35,17 @@ class Program:
                 raise RunFailed(f"{label}: cannot start {command[0]}: {error.strerror}") from error
 
     @property
+    def output(self):
+        """The file that takes its stdout."""
+        return self._stdout_path
+
+    def lines(self):
+        """The whole lines that it wrote to stdout."""
+        with open(self._stdout_path, encoding="utf-8", errors="replace") as file:
+            text = file.read()
+        return text[: text.rfind("\n") + 1].splitlines()
+
+    @property
     def pid(self):
         return self._process.pid
 

@@ -27,6 +27,10 @@ class Splitter:
     def set_quota(self, quota):
         self._vudactl("quota", TSG_NAME, str(quota))
 
+    def slo(self, *words):
+        """Sets or clears targets of the TSG."""
+        self._vudactl("slo", TSG_NAME, *words)
+
     def partition(self):
         for tsg in self._stack.status().get("tsgs", ()):
             if tsg.get("name") == TSG_NAME:

@@ -68,8 +68,11 @@ class Stack:
         """The words that go before a program's own command line."""
         return [self.program("vudactl"), "--socket", self.socket, "run", *options, "--"]
 
+    def vudactl(self, *words):
+        return [self.program("vudactl"), "--socket", self.socket, *words]
+
     def status(self):
-        command = [self.program("vudactl"), "--socket", self.socket, "status", "--json"]
+        command = self.vudactl("status", "--json")
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
         if done.returncode != 0:
             raise RunFailed(f"vudactl status failed: {done.stderr.strip()[:300]}")

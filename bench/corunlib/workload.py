@@ -60,6 +60,10 @@ class HardwareWorkload:
             *extra,
         ]
 
+    def steps(self, fps):
+        """Extra words for compute(): steps that VUDA is told of, each with its trace; `fps` 0: one after the other."""
+        return ["--report-trace", "--mark-steps", "--fps", f"{fps:g}"]
+
     def both(self, only, seconds, gate=()):
         words = [
             self._stack.program("vuda-bench-both"),
@@ -104,13 +108,18 @@ class SimulatedWorkload:
     def __init__(self, stack, options):
         self._stack = stack
         self._options = options
+        self.render_extra = []  # words for every renderer's command line
 
     def render(self, seconds, gate=(), fps=None):
         o = self._options
         words = {"frame-ms": float(o.frame_ms), "draws": o.draws, "fps": fps or o.fps or "free", "seconds": float(seconds)}
         # As the measured renderer, which copies each image to the host.
         words["gap-ms"] = 0.33
-        return [self._stack.program("vuda-sim-renderer"), *_words(words, ""), *gate]
+        return [self._stack.program("vuda-sim-renderer"), *_words(words, ""), *gate, *self.render_extra]
+
+    def steps(self, fps):
+        """As HardwareWorkload's; the stand-in tells VUDA of its kernels anyway."""
+        return ["--report-trace", "--fps", f"{fps:g}"]
 
     def compute(self, seconds, gate=(), extra=()):
         o = self._options

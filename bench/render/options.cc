@@ -37,6 +37,8 @@ void add_render_options(CLI::App& app, RenderOptions& options, const std::string
         ->check(CLI::Range(1, 4320))
         ->capture_default_str();
     app.add_flag(name("report-frames"), options.report_frames, "Report the time of each measured frame, in order");
+    app.add_flag(name("report-trace"), options.report_trace,
+                 "Report when each measured frame ended (ms, CLOCK_MONOTONIC) and how long it took from its start");
     app.add_option(name("corrupt-frame"), options.corrupt_frame)->group("");
 }
 

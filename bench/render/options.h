@@ -25,6 +25,7 @@ struct RenderOptions {
     double fps = 0;              // frames a second to start; 0 = free-running
     uint32_t warmup_frames = 30;
     bool report_frames = false;  // say how long each measured frame took
+    bool report_trace = false;   // say when each measured frame ended and how long it took
     uint32_t frames_in_flight = 2;
     uint32_t check_stride =
         30;  // each frame compares every n-th row, starting one row further down than the last frame

@@ -183,6 +183,7 @@ Status Renderer::collect(FrameSlot& slot) {
         report_.frame_ms.add(ms_between(last_completion_, now));
         if (report_.options.report_frames) report_.frames.push_back(ms_between(last_completion_, now));
         report_.latency_ms.add(latency);
+        if (report_.options.report_trace) report_.trace.add(now, latency);
         if (gpu_ms->has_value()) report_.gpu_ms.add(**gpu_ms);
     }
     last_completion_ = now;

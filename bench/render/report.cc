@@ -39,6 +39,7 @@ nlohmann::ordered_json RenderReport::to_json() {
         json["gpu_p99_ms"] = gpu_ms.percentile(99);
     }
     if (options.report_frames) json["frame_ms"] = frames;
+    if (options.report_trace) json["trace"] = trace.to_json();
     json["late_frames"] = late_frames;
     json["checksum"] = checksum;
     json["checked_frames"] = checked_frames;

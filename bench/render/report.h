@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "bench/common/samples.h"
+#include "bench/common/trace.h"
 #include "bench/render/device.h"
 #include "bench/render/options.h"
 
@@ -20,6 +21,7 @@ struct RenderReport {
     std::vector<double> frames;   // with --report-frames: frame_ms in order
     Samples latency_ms;           // from the start of recording a frame to its completion
     Samples gpu_ms;               // on the GPU, drawing and copying; empty where it has no timestamps
+    Trace trace;                  // with --report-trace: latency_ms with the moment of completion
     uint64_t late_frames = 0;     // paced frames that completed after their successor was due
     double seconds = 0;           // measured time
     uint64_t checked_frames = 0;  // compared ones, those before and after measuring included

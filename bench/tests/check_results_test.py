@@ -204,5 +204,25 @@ class CheckFiles(unittest.TestCase):
             self.assertIn("NaN", check_results.check_file(path)[0])
 
 
+class Tuner(unittest.TestCase):
+    """Figures of the tuner on hardware."""
+
+    @staticmethod
+    def document():
+        tuned = {name: summary(1.0) for name in check_results.TUNED_METRICS}
+        row = {"case": "dual-slo", "config": "tuned", "metrics": {**RENDERER, **COMPUTE, **tuned}, "xids": 0, "note": ""}
+        return {**good(), "experiment": "tuner", "rows": [row]}
+
+    def test_good(self):
+        self.assertEqual(check_results.check_document(self.document(), "tuner"), [])
+
+    def test_what_was_kept_must_be_there(self):
+        for name in ("frame_miss", "hold_s", "renderer_fps", "compute_p99_ms"):
+            document = self.document()
+            del document["rows"][0]["metrics"][name]
+            faults = check_results.check_document(document, "tuner")
+            self.assertTrue(any(f"'{name}' is missing" in fault for fault in faults), faults)
+
+
 if __name__ == "__main__":
     unittest.main()

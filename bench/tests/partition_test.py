@@ -81,9 +81,18 @@ class Verdicts(unittest.TestCase):
             {"case": "launch", "config": "partitioned", "metrics": {"launch_p50_ns": value(2850.0)}},
             {"case": "quota-change", "config": "partitioned", "metrics": {"quota_change_ms": value(1.5)}},
         ]
+        rows.append(
+            {
+                "case": "own-quota-change",
+                "config": "partitioned",
+                "metrics": {"quota_call_p50_us": value(80.0), "quota_applied_p50_us": value(400.0)},
+            }
+        )
         lines = partition_cost.verdicts(rows)
         self.assertTrue(lines[0].startswith("MISSED launch"))
         self.assertTrue(lines[1].startswith("ok"))
+        self.assertTrue(lines[2].startswith("MISSED own-quota-change"))
+        self.assertTrue(lines[3].startswith("ok"))
 
     def test_the_chart_finds_its_points(self):
         points, alone = chart.sweep_points({"rows": self.rows()}, "vertex")

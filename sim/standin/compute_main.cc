@@ -26,6 +26,7 @@ double ms_since(Clock::time_point start) {
 // What one thread saw.
 struct Run {
     Samples latencies;
+    Trace trace;
     Checksum checksum;
     bool lost = false;
     bool timed_out = false;
@@ -76,6 +77,7 @@ void run(Compute& compute, const Vuda& vuda, uint32_t channel, const ComputeOpti
     uint64_t last_time = 0;
     uint64_t last_split = 0;
     bool ready = false;
+    Pacer pacer(options.fps);
     Window window(options.common.start_file, options.common.seconds, options.kernels, options.common.linger);
     while (!g_stop && !out.lost && !out.timed_out && window.go_on(out.latencies.count())) {
         const auto begin = Clock::now();
@@ -106,6 +108,7 @@ void run(Compute& compute, const Vuda& vuda, uint32_t channel, const ComputeOpti
         last_split = split;
         vuda.sample(Vuda::Sample::kSync, 0, latency);
         if (window.measuring()) out.latencies.add(latency);
+        if (window.measuring() && options.common.report_trace) out.trace.add(monotonic_ns(), latency);
         const uint64_t time = queue.last_timestamp_ns();
         out.verified = out.verified && time >= last_time;
         last_time = time;
@@ -113,6 +116,7 @@ void run(Compute& compute, const Vuda& vuda, uint32_t channel, const ComputeOpti
         if (first && !ready) touch(options.common.ready_file);
         ready = true;
         if (options.gap_ms > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(options.gap_ms));
+        pacer.wait();
     }
     out.seconds = window.seconds();
 }
@@ -191,6 +195,7 @@ int main(int argc, char** argv) {
     }
 
     Samples all;
+    Trace trace;
     Checksum checksum;
     bool lost = false;
     bool timed_out = false;
@@ -202,6 +207,7 @@ int main(int argc, char** argv) {
         astray += one.astray;
         seconds = std::max(seconds, one.seconds);
         all.append(one.latencies);
+        trace.append(one.trace);
         lost = lost || one.lost;
         timed_out = timed_out || one.timed_out;
         verified = verified && one.verified;
@@ -233,6 +239,7 @@ int main(int argc, char** argv) {
         .flag("verified", verified && child_good && !timed_out && astray == 0)
         .flag("device_lost", lost)
         .integer("xid", xid);
+    if (options.common.report_trace) json.trace("trace", trace);
     if (timed_out) json.text("error", "a kernel did not end within 10 s");
     if (!child_good) json.text("error", "the forked child could not use the device");
     return finish(json, lost || timed_out || !child_good ? 1 : 0);

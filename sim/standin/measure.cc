@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <thread>
 
 #include "base/unique_fd.h"
 #include "rm/abi.h"
@@ -78,6 +79,30 @@ Json& Json::flag(const char* name, bool value) {
     key(name);
     body_ += value ? "true" : "false";
     return *this;
+}
+
+Json& Json::trace(const char* name, const Trace& value) {
+    key(name);
+    body_ += value.json();
+    return *this;
+}
+
+std::string Trace::json() const {
+    std::string text = "[";
+    char entry[64];
+    for (const Entry& one : entries_) {
+        std::snprintf(entry, sizeof entry, "%s[%.3f,%.3f]", text.size() > 1 ? "," : "",
+                      static_cast<double>(one.end_ns) / 1e6, one.ms);
+        text += entry;
+    }
+    return text + "]";
+}
+
+void Pacer::wait() {
+    if (per_second_ <= 0) return;
+    due_ += std::chrono::nanoseconds(static_cast<int64_t>(1e9 / per_second_));
+    due_ = std::max(due_, Clock::now());
+    std::this_thread::sleep_until(due_);
 }
 
 void Checksum::add(uint64_t value) {

@@ -25,6 +25,34 @@ class Samples {
     std::vector<double> values_;
 };
 
+// When units of work ended and how long they took, in milliseconds; ends on CLOCK_MONOTONIC.
+class Trace {
+ public:
+    void add(uint64_t end_ns, double ms) { entries_.push_back({end_ns, ms}); }
+    void append(const Trace& other) { entries_.insert(entries_.end(), other.entries_.begin(), other.entries_.end()); }
+    std::string json() const;  // [[end, duration],...]
+
+ private:
+    struct Entry {
+        uint64_t end_ns;
+        double ms;
+    };
+    std::vector<Entry> entries_;
+};
+
+// Paces work: so many a second, and what was missed is not made up for.
+class Pacer {
+ public:
+    explicit Pacer(double per_second) : per_second_(per_second) {}
+    // Sleeps until the next one is due; returns at once for 0 a second.
+    void wait();
+
+ private:
+    using Clock = std::chrono::steady_clock;
+    const double per_second_;
+    Clock::time_point due_ = Clock::now();
+};
+
 // Appends `"name":value` members; braces and commas are its business.
 class Json {
  public:
@@ -32,6 +60,7 @@ class Json {
     Json& number(const char* name, double value);
     Json& integer(const char* name, int64_t value);
     Json& flag(const char* name, bool value);
+    Json& trace(const char* name, const Trace& value);
     std::string line() const { return "{" + body_ + "}\n"; }
 
  private:

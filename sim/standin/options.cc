@@ -16,6 +16,7 @@ constexpr char kCommonHelp[] =
     "  --ready-file PATH  is created once the first work is done\n"
     "  --start-file PATH  measure from the moment this file exists\n"
     "  --linger S         go on for S seconds after the measurement (default 0)\n"
+    "  --report-trace     when each measured frame or kernel ended (ms, CLOCK_MONOTONIC) and how long it took\n"
     "  --hold             afterwards keep everything until SIGTERM\n"
     "  --json             accepted for clarity: the result is always one JSON line\n"
     "  --fork, --exec-self, --close-range, --illegal-method\n"
@@ -50,6 +51,7 @@ constexpr char kComputeHelp[] =
     "  --threads N        threads that submit, each on its own channel (1 to 8)\n"
     "  --contexts N       contexts, made at the same moment (1 to 8)\n"
     "  --gap-ms M         pause after each kernel\n"
+    "  --fps F|free       pace (default free)\n"
     "  --spin             kernels that need neither control state nor local memory\n"
     "  --no-setup         leave out the compute set-up methods\n"
     "  --mask-tpcs A,B..  TPCs that kernels keep off\n"
@@ -113,6 +115,8 @@ int common(Parser& parser, std::string_view name, CommonOptions& options) {
         good = parser.text(options.start_file);
     } else if (name == "--linger") {
         good = parser.number(0, 3600, options.linger);
+    } else if (name == "--report-trace") {
+        options.report_trace = true;
     } else if (name == "--hold") {
         options.hold = true;
     } else if (name == "--json") {
@@ -128,6 +132,15 @@ int common(Parser& parser, std::string_view name, CommonOptions& options) {
         return 0;
     }
     return good ? 1 : -1;
+}
+
+bool pace(Parser& parser, double& fps) {
+    std::string text;
+    if (!parser.text(text)) return false;
+    if (text == "free") return true;
+    char* end = nullptr;
+    fps = std::strtod(text.c_str(), &end);
+    return !text.empty() && *end == '\0' && fps >= 0 && fps <= 10000;
 }
 
 bool parse_list(const std::string& text, std::vector<int>& out) {
@@ -159,7 +172,6 @@ int parse(int argc, char** argv, RendererOptions& options) {
         if (taken < 0) return parser.wrong(name);
         if (taken > 0) continue;
         bool good = true;
-        std::string text;
         double frame = 0;
         if (name == "--frame-ms") {
             good = parser.number(0, 4000, frame);
@@ -174,12 +186,7 @@ int parse(int argc, char** argv, RendererOptions& options) {
         } else if (name == "--gap-ms") {
             good = parser.number(0, 4000, options.gap_ms);
         } else if (name == "--fps") {
-            good = parser.text(text);
-            if (good && text != "free") {
-                char* end = nullptr;
-                options.fps = std::strtod(text.c_str(), &end);
-                good = *end == '\0' && options.fps >= 0 && options.fps <= 10000;
-            }
+            good = pace(parser, options.fps);
         } else if (name == "--frames") {
             good = parser.integer<uint64_t>(0, UINT64_MAX, options.frames);
         } else if (name == "--legacy") {
@@ -230,6 +237,8 @@ int parse(int argc, char** argv, ComputeOptions& options) {
             good = parser.integer(1u, 8u, options.contexts);
         } else if (name == "--gap-ms") {
             good = parser.number(0, 60000, options.gap_ms);
+        } else if (name == "--fps") {
+            good = pace(parser, options.fps);
         } else if (name == "--spin") {
             options.spin = true;
         } else if (name == "--no-setup") {

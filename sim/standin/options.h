@@ -13,6 +13,7 @@ struct CommonOptions {
     std::string ready_file;       // made once the first work is done
     std::string start_file;       // work on, but measure only from the moment this file exists; empty: measure at once
     double linger = 0;            // seconds of further, unmeasured work after the measurement
+    bool report_trace = false;    // when each measured unit of work ended and how long it took
     bool hold = false;            // then keep everything allocated until SIGTERM
     bool fork_child = false;      // fork after set-up; the child opens a device of its own and leaves
     bool exec_self = false;       // set up, then execute this program anew and run there
@@ -45,6 +46,7 @@ struct ComputeOptions {
     uint32_t threads = 1;          // each submits on a channel of its own
     uint32_t contexts = 1;         // made at the same moment, each by a thread
     double gap_ms = 0;             // pause between kernels
+    double fps = 0;                // kernels a second to start; 0: the next one as soon as the last one is done
     bool spin = false;             // an empty loop: needs neither control state nor local memory
     bool no_setup = false;         // leave out the compute set-up methods
     std::vector<int> masked_tpcs;  // launch mask

@@ -75,7 +75,8 @@ int main(int argc, char** argv) {
     const Vuda vuda = Vuda::find();
     uint64_t frame_id = 0;
     auto last_end = Clock::now();
-    auto due = Clock::now();
+    Pacer pacer(options.fps);
+    Trace trace;
     while (!g_stop && !lost && !timed_out && window.go_on(frames.count())) {
         const auto begin = Clock::now();
         push_frame(queue, options);
@@ -92,6 +93,7 @@ int main(int argc, char** argv) {
         if (frame_id > 1) vuda.sample(Vuda::Sample::kInterval, frame_id, ms_since(last_end));
         last_end = Clock::now();
         if (window.measuring()) frames.add(frame_ms);
+        if (window.measuring() && options.common.report_trace) trace.add(monotonic_ns(), frame_ms);
         const uint64_t time = queue.last_timestamp_ns();
         verified = verified && time > last_time;
         last_time = time;
@@ -99,11 +101,7 @@ int main(int argc, char** argv) {
         if (!ready) touch(options.common.ready_file);
         ready = true;
         if (options.gap_ms > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(options.gap_ms));
-        if (options.fps > 0) {
-            due += std::chrono::nanoseconds(static_cast<int64_t>(1e9 / options.fps));
-            if (due < Clock::now()) due = Clock::now();  // late: do not catch up
-            std::this_thread::sleep_until(due);
-        }
+        pacer.wait();
     }
     const double seconds = window.seconds();
     // Held: the TSG stays, idle, until told to end.
@@ -123,6 +121,7 @@ int main(int argc, char** argv) {
         .flag("verified", verified && child_good && !timed_out)
         .flag("device_lost", lost)
         .integer("xid", lost ? queue.error_code() : 0);
+    if (options.common.report_trace) json.trace("trace", trace);
     if (timed_out) json.text("error", "a frame did not end within 10 s");
     if (!child_good) json.text("error", "the forked child could not use the device");
     return finish(json, lost || timed_out || !child_good ? 1 : 0);
