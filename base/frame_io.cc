@@ -69,9 +69,9 @@ Result<std::optional<std::string>> FrameDecoder::next() {
     for (size_t i = 0; i < kFrameHeaderSize; ++i) {
         size |= static_cast<uint32_t>(static_cast<unsigned char>(buffer_[taken_ + i])) << 8 * i;
     }
-    if (size == 0 || size > kFrameLimit) {
+    if (size == 0 || size > limit_) {
         broken_ = Error{Code::kDataLoss,
-                        "frame length " + std::to_string(size) + " is outside 1.." + std::to_string(kFrameLimit), ""};
+                        "frame length " + std::to_string(size) + " is outside 1.." + std::to_string(limit_), ""};
         buffer_ = {};
         taken_ = 0;
         return *broken_;
@@ -118,19 +118,19 @@ Result<Received> receive_some(int socket, std::span<char> buffer, std::vector<Un
     if (refused != nullptr && (truncated || too_many || got == 0)) {
         std::move(arrived.begin(), arrived.end(), std::back_inserter(*refused));
     }
-    if (truncated) {
-        return Error{Code::kResourceExhausted, "file descriptors were lost on receipt",
-                     "raise the limit of open files (ulimit -n) of this process"};
-    }
-    if (too_many) {
-        return Error{Code::kResourceExhausted,
+    if (too_many) {  // what went beyond our room was cut off, too
+        return Error{Code::kInvalidArgument,
                      "the peer sent more than " + std::to_string(kFrameFdLimit) + " file descriptors with one frame",
                      ""};
     }
     if (got == 0) return Received{Received::Kind::kEnd, 0};
-    fds.insert(fds.end(), std::make_move_iterator(arrived.begin()), std::make_move_iterator(arrived.end()));
-    return Received{Received::Kind::kData, static_cast<size_t>(got)};
+    const Received received{Received::Kind::kData, static_cast<size_t>(got), truncated};
+    if (!truncated)
+        fds.insert(fds.end(), std::make_move_iterator(arrived.begin()), std::make_move_iterator(arrived.end()));
+    return received;
 }
+
+Error fds_lost_error() { return errno_error(EMFILE, "file descriptors were lost on receipt"); }
 
 Result<size_t> send_some(int socket, std::string_view bytes, std::span<const int> fds) {
     if (fds.size() > kFrameFdLimit) {
@@ -197,6 +197,7 @@ Result<std::string> FrameReader::read(Deadline deadline) {
                 if (Status ready = wait_readable(socket_, deadline); !ready) return ready.error();
                 break;
             case Received::Kind::kData:
+                if (got->fds_lost) return fds_lost_error();
                 decoder_.feed({buffer, got->bytes});
                 for (UniqueFd& fd : arrived) fds_.push_back(std::move(fd));
                 // A frame of one byte may carry a full set: without this a peer could pile up descriptors ahead of any

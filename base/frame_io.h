@@ -40,9 +40,13 @@ Status append_frame(std::string& out, std::string_view body);
 // Splits a byte stream into frames, however it was cut. Does no I/O and holds at most what was fed and not yet taken.
 class FrameDecoder {
  public:
+    FrameDecoder() = default;
+    // `limit`: the largest body that is taken, at most kFrameLimit.
+    explicit FrameDecoder(size_t limit) : limit_(limit < kFrameLimit ? limit : kFrameLimit) {}
+
     void feed(std::string_view bytes);
 
-    // The next complete body, or nullopt when more bytes are needed. A length outside 1..kFrameLimit (DATA_LOSS) ends
+    // The next complete body, or nullopt when more bytes are needed. A length outside 1..limit (DATA_LOSS) ends
     // the stream: where the next frame would start is unknown, so every later call returns the same error.
     Result<std::optional<std::string>> next();
 
@@ -50,6 +54,7 @@ class FrameDecoder {
     size_t buffered() const { return buffer_.size() - taken_; }
 
  private:
+    size_t limit_ = kFrameLimit;
     std::string buffer_;
     size_t taken_ = 0;
     std::optional<Error> broken_;
@@ -59,16 +64,20 @@ class FrameDecoder {
 struct Received {
     enum class Kind { kData, kWouldBlock, kEnd };
     Kind kind = Kind::kWouldBlock;
-    size_t bytes = 0;  // > 0 for kData only
+    size_t bytes = 0;       // > 0 for kData only
+    bool fds_lost = false;  // the bytes came with descriptors for which this process's table has no room
 };
 
-// Reads once without waiting. Descriptors are appended to `fds`, close-on-exec. More than kFrameFdLimit of them in one
-// read, or a truncated set (the process is out of descriptors), is RESOURCE_EXHAUSTED and leaves `fds` as it was. A
-// peer that vanished is kEnd. Descriptors that came but were refused go to `refused` when it is not null, so that the
+// Reads once without waiting. Descriptors are appended to `fds`, close-on-exec, all of a read or none (fds_lost). More
+// than kFrameFdLimit of them in one read is INVALID_ARGUMENT and leaves `fds` as it was. A peer that vanished is kEnd.
+// Descriptors that came but were refused go to `refused` when it is not null, so that the
 // caller chooses where they are closed: close() of a file on a hung network or FUSE mount can block for as long as
 // whoever serves that mount likes.
 Result<Received> receive_some(int socket, std::span<char> buffer, std::vector<UniqueFd>& fds,
                               std::vector<UniqueFd>* refused = nullptr);
+
+// What Received::fds_lost means, for whoever needs them.
+Error fds_lost_error();
 
 // Writes once without waiting; returns the bytes accepted, 0 when the socket is full. `fds` (borrowed) go with the
 // first byte, so pass them again only while nothing was accepted. UNAVAILABLE when the peer is gone.

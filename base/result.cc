@@ -56,6 +56,22 @@ int exit_status(Code code) {
 
 std::string Error::to_string() const { return hint.empty() ? text : text + "; " + hint; }
 
+namespace {
+
+// What helps whatever was being done.
+std::string_view remedy(int err) {
+    switch (err) {
+        case EMFILE: return "raise the limit of open files of this process (ulimit -n; LimitNOFILE= of a unit)";
+        case ENFILE: return "the machine's table of open files is full: raise fs.file-max";
+        case ENOMEM: return "free some memory";
+        case ENOSPC:
+        case EDQUOT: return "free some space there";
+        default: return "";
+    }
+}
+
+}  // namespace
+
 Error errno_error(int err, std::string_view what, std::string_view hint) {
     Code code = Code::kInternal;
     switch (err) {
@@ -69,6 +85,7 @@ Error errno_error(int err, std::string_view what, std::string_view hint) {
         case EMFILE:
         case ENFILE:
         case ENOMEM:
+        case EDQUOT:
         case ENOSPC: code = Code::kResourceExhausted; break;
         case ECONNREFUSED:
         case ECONNRESET:
@@ -82,7 +99,7 @@ Error errno_error(int err, std::string_view what, std::string_view hint) {
     std::string text(what);
     text += ": ";
     text += reason;
-    return Error{code, std::move(text), std::string(hint)};
+    return Error{code, std::move(text), std::string(hint.empty() ? remedy(err) : hint)};
 }
 
 }  // namespace vuda

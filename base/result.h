@@ -45,7 +45,8 @@ struct Error {
     std::string to_string() const;
 };
 
-// Error carrying strerror(err) and the code that fits the errno value.
+// Error carrying strerror(err) and the code that fits the errno value. Without a hint of the caller's: what helps
+// against that errno wherever it comes from (a full table, disk or memory).
 Error errno_error(int err, std::string_view what, std::string_view hint = {});
 
 template <typename T>

@@ -28,6 +28,9 @@ TEST(Result, ErrnoBecomesCodeAndText) {
     EXPECT_EQ(error.text, "connect /run/vuda/vudad.sock: Permission denied");
     EXPECT_EQ(exit_status(error.code), 77);
     EXPECT_EQ(errno_error(EMFILE, "x").code, Code::kResourceExhausted);
+    EXPECT_NE(errno_error(EMFILE, "x").hint.find("ulimit -n"), std::string::npos);
+    EXPECT_EQ(errno_error(EMFILE, "x", "mine").hint, "mine");
+    EXPECT_EQ(errno_error(EACCES, "x").hint, "");
 }
 
 TEST(Result, EveryCodeHasItsNameAndAnExitStatus) {

@@ -150,7 +150,7 @@ class Session:
             path = os.path.join(options.output, name) if options.output else None
             result = ResultFile(path, experiment, facts)
             if path and options.merge:
-                result.keep_other_cases(cases)
+                result.keep_other_cases(lambda case: case in cases)
             return result
 
         self.corun = file(f"{options.experiment}.json", options.experiment, options.cases)

@@ -5,14 +5,15 @@
   bench/partition.py --cases full-quota --runs 1      one look
 
 Cases: full-quota (each alone, shared without a split, split with compute keeping off the graphics TPCs), sweep-fragment and sweep-vertex
-(every level of the quota), reconfigure (the quota alternates every 30 frames; writes DIR/partition-trace.csv), cost (what a launch and a
-change of the quota cost). bench/chart.py draws them.
+(every level of the quota), reconfigure (the quota alternates every 30 frames; writes DIR/partition-trace.csv), churn (it changes ten times a
+second for a minute; one run), cost (what a launch and a change of the quota cost). bench/chart.py draws them.
 
 Exit status: as bench/corun.py; 77 when this machine has no NVIDIA GPU.
 """
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import sys
@@ -28,7 +29,8 @@ from corunlib.stack import Stack
 from corunlib.workload import HardwareWorkload
 from corunlib.xid import KernelXidLog, NoXidLog
 
-CASES = ("full-quota", "sweep-fragment", "sweep-vertex", "reconfigure", "cost")
+CASES = ("full-quota", "sweep-fragment", "sweep-vertex", "churn", "reconfigure", "cost")
+_CHURN_SECONDS = 60
 
 
 def parse_arguments(argv):
@@ -79,6 +81,13 @@ class Load:
         self._runner.checksum = None
 
 
+def case_asked_for(file, case):
+    """The case on the command line that makes a row's case of a result file."""
+    if file == "partition_cost":
+        return case if case == "churn" else "cost"
+    return re.sub("-q[0-9]+$", "", case)
+
+
 def run_case(case, options, runner, load, split, say):
     """(rows, problems, why it stopped or None)"""
     alone = {"alone-renderer": lambda: split.alone("renderer"), "alone-compute": lambda: split.alone("compute")}
@@ -92,6 +101,10 @@ def run_case(case, options, runner, load, split, say):
         load.use("fragment", 8 * sms, options.kernel_us)
         quotas = (split.levels[-1], split.levels[len(split.levels) // 2])
         return partition.measure(runner, case, {"partitioned": lambda: split.reconfigure(quotas, 30)}, options.runs, say)
+    if case == "churn":
+        load.use("fragment", 8 * sms, options.kernel_us)
+        quotas = (split.levels[-1], split.levels[0], split.levels[len(split.levels) // 2])
+        return partition.measure(runner, case, {"partitioned": lambda: split.churn(quotas, 10, _CHURN_SECONDS)}, 1, say)
     rows, problems = [], []
     # Many short blocks, so that what does not fill the last wave is little.
     load.use(case.removeprefix("sweep-"), 8 * sms * 16, 4 * options.kernel_us)
@@ -129,7 +142,7 @@ def main(argv):
             for name in ("partition", "partition_cost"):
                 files[name] = ResultFile(os.path.join(options.output, name + ".json") if options.output else None, name, facts)
                 if options.output and options.merge:
-                    files[name].keep_other_cases(options.cases)
+                    files[name].keep_other_cases(lambda case, name=name: case_asked_for(name, case) in options.cases)
             split = partition.PartitionRunner(runner, Splitter(stack))
             split.learn()
             say(f"levels: {', '.join(map(str, split.levels))} of {split.total} TPCs")
@@ -140,7 +153,7 @@ def main(argv):
                     rows, wrong, stopped = partition_cost.measure(runner, split, options.launches, options.runs, say)
                 else:
                     rows, wrong, stopped = run_case(case, options, runner, load, split, say)
-                target = files["partition_cost" if case == "cost" else "partition"]
+                target = files["partition_cost" if case in ("cost", "churn") else "partition"]
                 target.add(rows)
                 target.write()
                 problems += wrong
@@ -152,7 +165,8 @@ def main(argv):
             if options.log:
                 stack.append_log(options.log)
             xids.close()
-        for text in partition.verdicts(files["partition"].rows) + partition_cost.verdicts(files["partition_cost"].rows):
+        costs = files["partition_cost"].rows
+        for text in partition.verdicts(files["partition"].rows + costs) + partition_cost.verdicts(costs):
             print(text)
         for problem in problems:
             print("problem: " + problem)

@@ -7,8 +7,9 @@
 
 Shapes: ai-gaming (a renderer paced at 60 Hz that needs 70 % of its budget, and compute without a pause; frames have a target), dual-slo (a
 renderer at 90 Hz and compute steps at 60 Hz with a deadline; both have targets). Each alone, in time slices, shared without a tuner, and
-tuned: from the lowest level of the quota on, where steps miss their deadline, and again from the highest one (case NAME-from-top, held for 10 s at
-most). Targets are set with vudactl while both programs run; whether and when they are met is judged by the programs' own records.
+tuned: from the lowest level of the quota on, where steps miss their deadline, and again from the highest one (case NAME-from-top, held
+for 10 s at most). Targets are set with vudactl while both programs run; whether and when they are met is judged by the programs' own
+records.
 
 Exit status: as bench/corun.py; 77 when this machine has no NVIDIA GPU and --sim was not given.
 """
@@ -151,7 +152,7 @@ def main(argv):
             facts["command"] = facts["command"].replace("bench/corun.py", "bench/tuner.py", 1)
             result = ResultFile(os.path.join(options.output, "tuner.json") if options.output else None, "tuner", facts)
             if options.output and options.merge:
-                result.keep_other_cases([*options.cases, *(case + "-from-top" for case in options.cases)])
+                result.keep_other_cases(lambda case: case.removesuffix("-from-top") in options.cases)
             tuner = tuning.TuningRunner(runner, Splitter(stack), options.miss, options.reference_seconds)
             tuner.learn()
             say(f"levels: {', '.join(map(str, tuner.levels))} of {tuner.total} TPCs")
@@ -161,7 +162,8 @@ def main(argv):
                 if case not in options.cases or stopped:
                     continue
                 load.use(shape)
-                say(f"{case}: frames of {shape.frame_ms:.2f} ms at {shape.fps:g} Hz, kernels of {options.kernel_us / 1000:.2f} ms on the whole GPU")
+                kernel_ms = options.kernel_us / 1000
+                say(f"{case}: frames of {shape.frame_ms:.2f} ms at {shape.fps:g} Hz, kernels of {kernel_ms:.2f} ms on the whole GPU")
                 rows, wrong, stopped = run_case(case, options, tuner, hold, say)
                 result.add(rows)
                 result.write()

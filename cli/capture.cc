@@ -26,6 +26,7 @@ Result<std::string> capture(const std::vector<std::string>& arguments, const Cap
     const UniqueFd from(ends[0]);
     UniqueFd into(ends[1]);
     std::vector<char*> words;
+    words.reserve(arguments.size() + 1);
     for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
     words.push_back(nullptr);
     std::array<char*, 3> environment = {const_cast<char*>(kPath), const_cast<char*>("LC_ALL=C.UTF-8"), nullptr};

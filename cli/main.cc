@@ -33,7 +33,7 @@ struct Arguments {
     std::string name;
     std::string value;
     v1::SetSloRequest slo;
-    double frame_ms = 0, latency_ms = 0, throughput = 0;
+    double frame_ms = 0, latency_ms = 0, throughput = 0, weight = 0;
     std::string frame_miss, latency_miss;
     bool clear = false;
     TopOptions top;
@@ -227,11 +227,15 @@ Exit status: the program's own; 128 + N if signal N ended it; 127 not found; 126
     slo->add_option("--throughput", args.throughput, "Steps per second, at least")
         ->type_name("RATE")
         ->check(CLI::NonNegativeNumber);
+    slo->add_option("--weight", args.weight, "Share of compute's TPCs against other sessions' (1); with --session")
+        ->type_name("WEIGHT")
+        ->check(CLI::NonNegativeNumber);
     slo->add_flag("--clear", args.clear, "Drop the targets, all of NAME or the session's");
     slo->add_flag("--json", args.json, "As JSON (docs/vudactl.md)");
     slo->footer(
         "Examples:\n  vudactl slo game --frame-ms 16.67 --frame-miss 1%    leaves the quota to the tuner\n"
         "  vudactl slo game --latency-ms 33.3 --throughput 20\n  vudactl slo game --session 7 --latency-ms 10\n"
+        "  vudactl slo game --session 7 --weight 2              twice the share of the others\n"
         "  vudactl slo game                                     target, attained, margin, state\n"
         "  vudactl slo game --clear\n\n"
         "Exit status: 64 not a target; 66 no such name or session; 77 not permitted.");
@@ -248,6 +252,7 @@ Exit status: the program's own; 128 + N if signal N ended it; 127 not found; 126
         request.set_latency_ms(args.latency_ms);
         request.set_latency_miss(miss(args.latency_miss, args.latency_ms));
         request.set_throughput(args.throughput);
+        request.set_weight(args.weight);
         request.set_clear(args.clear);
         status = slo_command(socket(), request, args.json);
     });

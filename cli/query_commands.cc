@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 
 #include "cli/daemon_client.h"
@@ -36,6 +37,20 @@ Result<Reply> ask(const std::string& socket, DaemonClient::Method<Request, Reply
     if (!client) return client.error();
     return client->call(method, request);
 }
+
+// Of a change that is in force when vudad answers.
+class Stopwatch {
+ public:
+    std::string in_force() const {
+        const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - start_;
+        char text[48];
+        std::snprintf(text, sizeof text, ", in force after %.2f ms", passed.count());
+        return text;
+    }
+
+ private:
+    const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 std::string range_text(const rm::DriverRow& row) {
     return row.first == row.last ? row.first.to_string() : row.first.to_string() + " - " + row.last.to_string();
@@ -87,19 +102,25 @@ int detach_command(const std::string& socket, uint64_t session) {
 }
 
 int quota_command(const std::string& socket, const v1::SetQuotaRequest& request) {
+    const Stopwatch since_request;
     const auto reply = ask(socket, &v1::Vuda::Stub::SetQuota, request);
     if (!reply) return fail(reply.error());
+    const std::string in_force = since_request.in_force();
     std::string text = request.name() + ": compute may use " +
                        (reply->applied_tpcs() == 0 ? "every TPC" : std::to_string(reply->applied_tpcs()) + " TPCs");
+    text += in_force;
     if (!reply->note().empty()) text += "; " + printable(reply->note());
     return print(text + "\n");
 }
 
 int mode_command(const std::string& socket, const v1::SetModeRequest& request) {
+    const Stopwatch since_request;
     const auto reply = ask(socket, &v1::Vuda::Stub::SetMode, request);
     if (!reply) return fail(reply.error());
+    const std::string in_force = since_request.in_force();
     std::string text = request.name() + ": mode " + mode_name(reply->applied()) + ", compute may use " +
                        (reply->applied_tpcs() == 0 ? "every TPC" : std::to_string(reply->applied_tpcs()) + " TPCs");
+    text += in_force;
     if (!reply->note().empty()) text += "; " + printable(reply->note());
     return print(text + "\n");
 }

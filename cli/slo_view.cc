@@ -98,6 +98,13 @@ std::string slo_text(const v1::TsgInfo& tsg) {
     if (slo.infeasible()) text += ", the best compromise: no level holds all targets";
     if (slo.holding()) text += "; waits for samples";
     text += "\n";
+    if (slo.shares_size() > 1) {
+        for (const v1::SloShare& share : slo.shares()) {
+            text += "session " + std::to_string(share.session_id()) + ": " +
+                    (share.idle() ? "idle, may use all" : std::to_string(share.tpcs()) + " TPCs") + ", weight " +
+                    number(share.weight()) + "\n";
+        }
+    }
     if (!slo.last_change().empty()) text += "last change: " + printable(slo.last_change()) + "\n";
     return text;
 }
@@ -111,7 +118,14 @@ Json slo_json(const v1::TsgInfo& tsg) {
               {"holding", slo.holding()},
               {"infeasible", slo.infeasible()},
               {"last_change", slo.last_change()},
+              {"shares", Json::array()},
               {"targets", Json::array()}};
+    for (const v1::SloShare& share : slo.shares()) {
+        json["shares"].push_back(Json{{"session", share.session_id()},
+                                      {"weight", share.weight()},
+                                      {"tpcs", share.tpcs()},
+                                      {"idle", share.idle()}});
+    }
     for (const v1::SloTarget& target : slo.targets()) {
         json["targets"].push_back(
             Json{{"kind", kind_name(target.kind())},

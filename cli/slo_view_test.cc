@@ -60,6 +60,24 @@ TEST(SloText, OfOneTsgWithTheReason) {
     EXPECT_EQ(slo_text(tsg), "game: no targets\n");
 }
 
+TEST(SloText, SharesWhereThereAreSeveral) {
+    v1::TsgInfo tsg = tuned().tsgs(0);
+    v1::SloShare& one = *tsg.mutable_slo()->add_shares();
+    one.set_session_id(7);
+    one.set_weight(2);
+    one.set_tpcs(22);
+    EXPECT_THAT(slo_text(tsg), testing::Not(HasSubstr("weight"))) << "the only one has all";
+    v1::SloShare& other = *tsg.mutable_slo()->add_shares();
+    other.set_session_id(8);
+    other.set_weight(1);
+    other.set_tpcs(33);
+    other.set_idle(true);
+    EXPECT_THAT(slo_text(tsg),
+                HasSubstr("session 7: 22 TPCs, weight 2\nsession 8: idle, may use all, weight 1\nlast change"));
+    EXPECT_EQ(slo_json(tsg)["shares"][0]["tpcs"], 22);
+    EXPECT_EQ(slo_json(tsg)["shares"][1]["idle"], true);
+}
+
 TEST(SloJson, HasTheNumbers) {
     const v1::StatusReply status = tuned();
     const Json json = status_json(status)["tsgs"][0]["slo"];

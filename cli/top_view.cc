@@ -194,6 +194,9 @@ std::vector<std::string> TopView::targets() const {
                                                     right(words.missed, 6) + " " + right(words.margin, 6) + " " +
                                                     left(words.state, 10)));
         }
+        // Why the split is what it is; events scroll away.
+        if (tsg.slo().automatic() && !tsg.slo().last_change().empty())
+            lines.push_back("  " + printable(tsg.name()) + ": " + printable(tsg.slo().last_change()));
     }
     if (lines.size() == 1) lines.clear();
     return lines;

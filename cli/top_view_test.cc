@@ -110,6 +110,12 @@ TEST(TopView, ShowsTargetsBetweenTheTables) {
     view.update(tuned, kMetrics, {});
     EXPECT_THAT(view.text(),
                 HasSubstr("game             frames       16.67 ms     19.2 ms         12% -15.2% infeasible\n"));
+    EXPECT_THAT(view.text(), testing::Not(HasSubstr("  game: ")));
+    slo.set_last_change(
+        "compute TPCs 44 -> 33: 3 of 5 frames over 16.67 ms (1% may be), median 19.2 ms, 14.1 ms expected\x1b");
+    view.update(tuned, kMetrics, {});
+    EXPECT_THAT(view.text(), HasSubstr("infeasible\n  game: compute TPCs 44 -> 33: 3 of 5 frames over 16.67 ms"));
+    EXPECT_THAT(view.text(), testing::Not(HasSubstr("\x1b")));
     EXPECT_THAT(view.lines(80, 40), Each(ResultOf(width_of, Le(80u))));
 }
 

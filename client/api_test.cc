@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
@@ -173,6 +174,33 @@ TEST(PublicApi, ChecksWhatItIsAskedOfTheSplit) {
         vuda_step_end(2);
         return 0;
     });
+}
+
+// Outside of IN_PROCESS, whose argument may have no comma in braces.
+int check_targets() {
+    vuda_slo slo{};
+    CHECK_THAT(vuda_set_slo(&slo) == VUDA_E_INVALID);  // no size
+    slo.size = sizeof slo;
+    CHECK_THAT(vuda_set_slo(&slo) == VUDA_OK);
+    double* const members[] = {&slo.frame_ms,     &slo.frame_miss, &slo.latency_ms,
+                               &slo.latency_miss, &slo.throughput, &slo.weight};
+    for (double* member : members) {
+        for (const double bad : {-1.0, 1e300, std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+            *member = bad;
+            CHECK_THAT(vuda_set_slo(&slo) == VUDA_E_INVALID);
+            CHECK_THAT(std::strstr(vuda_last_error(), "is out of range") != nullptr);
+        }
+        *member = 0.5;
+        CHECK_THAT(vuda_set_slo(&slo) == VUDA_OK);
+    }
+    slo.size = sizeof slo + 8;  // a program built against a newer header
+    CHECK_THAT(vuda_set_slo(&slo) == VUDA_OK);
+    CHECK_THAT(vuda_set_slo(nullptr) == VUDA_OK);
+    return 0;
+}
+
+TEST(PublicApi, ChecksTargets) {
+    IN_PROCESS({ return check_targets(); });
 }
 
 TEST(PublicApi, DisabledByTheEnvironment) {

@@ -185,6 +185,7 @@ void FakeDaemon::on_client(Connection& connection, const v1::ClientMessage& mess
             }
             return reply(connection, message.id(), answer,
                          {&script_.page_fd, script_.page_fd >= 0 ? size_t{1} : size_t{0}});
+        case v1::ClientMessage::kPong: ++record_.pongs; return;
         case v1::ClientMessage::kPartitionReport: record_.partitions.push_back(message.partition_report()); return;
         case v1::ClientMessage::kSetMode:
             record_.modes.push_back(message.set_mode());
@@ -200,6 +201,14 @@ void FakeDaemon::on_client(Connection& connection, const v1::ClientMessage& mess
                 *answer.mutable_error() = *script_.partition_error;
             } else {
                 answer.mutable_set_quota_reply()->set_note("quota noted");
+            }
+            return reply(connection, message.id(), answer);
+        case v1::ClientMessage::kSetTargets:
+            record_.targets.push_back(message.set_targets());
+            if (script_.partition_error) {
+                *answer.mutable_error() = *script_.partition_error;
+            } else {
+                answer.mutable_set_targets_reply()->set_note("targets noted");
             }
             return reply(connection, message.id(), answer);
         case v1::ClientMessage::kRegisterRequest:

@@ -39,7 +39,7 @@ class FakeDaemon {
         int extra_fds = 0;                         // more or fewer fds than handles
         uint32_t page_bytes = 0;                   // announced by the greeting
         int page_fd = -1;                          // and sent with it; borrowed
-        std::optional<v1::Error> partition_error;  // answers SetMode and SetQuota
+        std::optional<v1::Error> partition_error;  // answers SetMode, SetQuota, SetTargets
     };
 
     struct Record {
@@ -61,6 +61,8 @@ class FakeDaemon {
         std::vector<v1::PartitionReport> partitions;
         std::vector<v1::SetModeRequest> modes;
         std::vector<v1::SetQuotaRequest> quotas;
+        std::vector<v1::SetTargetsRequest> targets;
+        size_t pongs = 0;
         size_t sessions = 0;  // open now
         size_t bad_frames = 0;
     };

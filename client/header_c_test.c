@@ -7,6 +7,8 @@
 _Static_assert(sizeof(struct vuda_state) == 512, "the first version of the structure has 512 bytes");
 _Static_assert(sizeof(struct vuda_partition) == 512, "the first version of the structure has 512 bytes");
 
+_Static_assert(sizeof(struct vuda_slo) == 56, "the first version of the structure has 56 bytes");
+
 int main(void) {
     struct vuda_state state;
     memset(&state, 0, sizeof state);
@@ -20,6 +22,8 @@ int main(void) {
     if (vuda_get_partition(&partition) != VUDA_OK || partition.backend != VUDA_BACKEND_UNKNOWN) return 4;
     if (vuda_set_mode(VUDA_MODE_INTER_SM) != VUDA_E_NO_SHIM || vuda_set_quota(VUDA_QUOTA_AUTO) != VUDA_E_NO_SHIM)
         return 5;
+    struct vuda_slo slo = {sizeof slo, 0, 16.67, 0.01, 0, 0, 0, 0};
+    if (vuda_set_slo(&slo) != VUDA_E_NO_SHIM || vuda_set_slo(NULL) != VUDA_E_NO_SHIM) return 6;
     vuda_step_begin(1);
     vuda_step_end(1);
     return puts(vuda_last_error()) < 0;

@@ -266,6 +266,14 @@ std::string encode_partition_report(const partition::PartitionState& state) {
     return pack(0, message);
 }
 
+std::string encode_pong() {
+    Vuda__V1__Pong pong = VUDA__V1__PONG__INIT;
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_PONG;
+    message.pong = &pong;
+    return pack(0, message);
+}
+
 std::string encode_set_mode(uint64_t id, partition::Mode mode) {
     Vuda__V1__SetModeRequest request = VUDA__V1__SET_MODE_REQUEST__INIT;
     request.mode = static_cast<Vuda__V1__Mode>(mode);
@@ -294,6 +302,20 @@ std::string encode_set_quota(uint64_t id, const QuotaWish& quota) {
     Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
     message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_SET_QUOTA;
     message.set_quota = &request;
+    return pack(id, message);
+}
+
+std::string encode_set_targets(uint64_t id, const TargetsWish& targets) {
+    Vuda__V1__SetTargetsRequest request = VUDA__V1__SET_TARGETS_REQUEST__INIT;
+    request.frame_ms = targets.frame_ms;
+    request.frame_miss = targets.frame_miss;
+    request.latency_ms = targets.latency_ms;
+    request.latency_miss = targets.latency_miss;
+    request.throughput = targets.throughput;
+    request.weight = targets.weight;
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_SET_TARGETS;
+    message.set_targets = &request;
     return pack(id, message);
 }
 
@@ -344,6 +366,9 @@ Result<ServerMessage> decode_server_message(std::string_view bytes) {
         case VUDA__V1__SERVER_MESSAGE__BODY_SET_QUOTA_REPLY:
             return ServerMessage{id, SetQuotaReply{in.set_quota_reply->applied_tpcs, in.set_quota_reply->generation,
                                                    plain_text(in.set_quota_reply->note, 255)}};
+        case VUDA__V1__SERVER_MESSAGE__BODY_SET_TARGETS_REPLY:
+            return ServerMessage{id, SetTargetsReply{plain_text(in.set_targets_reply->note, 255)}};
+        case VUDA__V1__SERVER_MESSAGE__BODY_PING: return ServerMessage{id, Ping{}};
         default: return ServerMessage{id, std::monostate{}};
     }
 }

@@ -21,6 +21,8 @@ inline constexpr uint64_t kFeatureShare = 1;
 inline constexpr uint64_t kFeatureExportRefresh = 2;
 inline constexpr uint64_t kFeatureSharedPage = 4;
 inline constexpr uint64_t kFeatureQuota = 8;
+inline constexpr uint64_t kFeatureHeartbeat = 32;
+inline constexpr uint64_t kFeatureSlo = 16;
 
 // vuda.v1.SharingState
 enum class SharingState : uint32_t {
@@ -49,6 +51,14 @@ struct QuotaWish {
     uint32_t tpcs = 0;
 };
 
+// All targets of this process; 0: none.
+struct TargetsWish {
+    double frame_ms = 0, frame_miss = 0;
+    double latency_ms = 0, latency_miss = 0;
+    double throughput = 0;  // steps a second
+    double weight = 0;
+};
+
 std::string encode_hello(uint64_t id, uint64_t features, const std::string& client_version,
                          const std::string& driver_version, const std::string& program);
 std::string encode_register(uint64_t id, const std::string& name, const Uuid& gpu);
@@ -67,8 +77,10 @@ std::string encode_push(const Token& token, std::span<const HandleInfo> handles,
                         uint64_t generation);
 std::string encode_pull(const Token& token);
 std::string encode_partition_report(const partition::PartitionState& state);
+std::string encode_pong();
 std::string encode_set_mode(uint64_t id, partition::Mode mode);
 std::string encode_set_quota(uint64_t id, const QuotaWish& quota);
+std::string encode_set_targets(uint64_t id, const TargetsWish& targets);
 
 struct HelloReply {
     uint64_t features = 0;
@@ -102,10 +114,16 @@ struct SetQuotaReply {
     uint64_t generation = 0;
     std::string note;
 };
+struct SetTargetsReply {
+    std::string note;
+};
+
+struct Ping {};
 
 // monostate: something that a newer vudad says and that this library does not know.
-using ServerBody = std::variant<std::monostate, Error, HelloReply, RegisterReply, UnregisterReply, AttachReply,
-                                AttachDoneReply, ExportRequest, DetachCommand, SetModeReply, SetQuotaReply>;
+using ServerBody =
+    std::variant<std::monostate, Error, HelloReply, RegisterReply, UnregisterReply, AttachReply, AttachDoneReply,
+                 ExportRequest, DetachCommand, SetModeReply, SetQuotaReply, SetTargetsReply, Ping>;
 
 struct ServerMessage {
     uint64_t id = 0;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/fault_point.h"
 #include "client/process_state.h"
 #include "rm/abi.h"
 #include "shim/partition/rm_topology.h"
@@ -25,6 +26,7 @@ Status PartitionClient::page_received(int fd, uint64_t bytes) {
     const std::lock_guard lock(mutex_);
     if (mapping_) {
         if (Status replaced = mapping_.replace(fd, bytes); !replaced) return replaced;
+        VUDA_FAULT_POINT(client_page_replaced);
         if (partitioner_) partitioner_->page_replaced();
         return {};
     }
@@ -140,6 +142,11 @@ void PartitionClient::partition_state(const partition::PartitionState& state) {
         state_ = said;
     }
     report_(said);
+}
+
+bool PartitionClient::watch_launches(bool on) {
+    const std::lock_guard lock(mutex_);
+    return partitioner_ != nullptr && partitioner_->watch_launches(on);
 }
 
 page::Split PartitionClient::own_launch() {

@@ -44,6 +44,8 @@ class PartitionClient : public partition::PartitionHost {
 
     // One launch of a program that keeps to the split by itself.
     page::Split own_launch();
+    // vuda_private_watch_launches.
+    bool watch_launches(bool on);
 
  private:
     Status steer_host(uint32_t compute_class);

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr uint64_t kAll = kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota;
+constexpr uint64_t kAll = kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota | kFeatureSlo;
 const Uuid kCard{{1, 2, 3}};
 
 class PageHost : public SessionHost {
@@ -113,6 +113,36 @@ TEST_F(PartitionSession, TheLastWordCountsAndIsRepeatedToTheNextVudad) {
     daemon_.drop_sessions();
     ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.quotas.size() == 3; }));
     EXPECT_TRUE(daemon_.record().quotas[2].none());
+}
+
+TEST_F(PartitionSession, TargetsGoOutOnceThereIsATsgAndToTheNextVudad) {
+    session().set_targets({16.67, 0.01, 0, 0, 0, 0});
+    session().set_targets({16.67, 0.02, 33.3, 0.05, 500, 2});
+    session().set_registration("game", kCard);
+    ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return !r.targets.empty(); }));
+    const v1::SetTargetsRequest sent = daemon_.record().targets.back();
+    EXPECT_EQ(daemon_.record().targets.size(), 1u) << "the last word counts";
+    EXPECT_EQ(sent.frame_ms(), 16.67);
+    EXPECT_EQ(sent.frame_miss(), 0.02);
+    EXPECT_EQ(sent.latency_ms(), 33.3);
+    EXPECT_EQ(sent.latency_miss(), 0.05);
+    EXPECT_EQ(sent.throughput(), 500);
+    EXPECT_EQ(sent.weight(), 2);
+    EXPECT_TRUE(answered("targets noted"));
+    session().set_targets({});
+    ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.targets.size() == 2; }));
+    EXPECT_EQ(daemon_.record().targets[1].ByteSizeLong(), 0u);
+    daemon_.drop_sessions();
+    EXPECT_TRUE(daemon_.wait_for([](const auto& r) { return r.targets.size() == 3; }));
+}
+
+TEST_F(PartitionSession, AVudadWithoutTargetsIsNotAsked) {
+    daemon_.script([](auto& script) { script.features = kAll & ~kFeatureSlo; });
+    session().set_targets({16.67, 0.01, 0, 0, 0, 0});
+    session().set_registration("game", kCard);
+    EXPECT_TRUE(answered("this vudad knows no targets"));
+    EXPECT_EQ(session().partition_answer().code, Code::kUnimplemented);
+    EXPECT_TRUE(daemon_.record().targets.empty());
 }
 
 TEST_F(PartitionSession, ARefusalIsKept) {

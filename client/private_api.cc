@@ -177,6 +177,15 @@ uint64_t vuda_private_disable_mask(uint64_t mask[4]) {
     return split.generation;
 }
 
+int vuda_private_watch_launches(int on) {
+    try {
+        PartitionClient* partition = ProcessState::get().partition();
+        return partition != nullptr && partition->watch_launches(on != 0) ? 1 : 0;
+    } catch (const std::exception&) {
+        return 0;
+    }
+}
+
 void vuda_private_after_fork_in_child(void) { ProcessState::abandon_in_child(); }
 
 }  // extern "C"

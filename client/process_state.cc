@@ -99,6 +99,12 @@ void ProcessState::want_quota(const QuotaWish& quota) {
     early_quota_ = quota;
 }
 
+void ProcessState::want_targets(const TargetsWish& targets) {
+    const std::lock_guard lock(start_mutex_);
+    if (owned_session_) return owned_session_->set_targets(targets);
+    early_targets_ = targets;
+}
+
 ProcessState::ProcessState() : pid_(::getpid()), reporter_(parse_log_level(::secure_getenv("VUDA_LOG"))) {}
 
 ProcessState& ProcessState::get() {
@@ -136,6 +142,7 @@ void ProcessState::start(const vuda_private_callbacks& callbacks, const std::str
     if (wishes_.get().attach_name[0] != '\0') owned_session_->connect_ahead();
     if (early_mode_) owned_session_->set_mode(*early_mode_);
     if (early_quota_) owned_session_->set_quota(*early_quota_);
+    if (early_targets_) owned_session_->set_targets(*early_targets_);
     partition_.store(owned_partition_.get(), std::memory_order_release);
     session_.store(owned_session_.get(), std::memory_order_release);
 }

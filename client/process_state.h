@@ -57,6 +57,7 @@ class ProcessState {
     // What the program asked for before start.
     void want_mode(partition::Mode mode);
     void want_quota(const QuotaWish& quota);
+    void want_targets(const TargetsWish& targets);
 
  private:
     const pid_t pid_;
@@ -66,6 +67,7 @@ class ProcessState {
     std::mutex start_mutex_;
     std::optional<partition::Mode> early_mode_;
     std::optional<QuotaWish> early_quota_;
+    std::optional<TargetsWish> early_targets_;
     std::unique_ptr<PartitionClient> owned_partition_;
     std::unique_ptr<CallbackHost> host_;
     std::unique_ptr<Session> owned_session_;

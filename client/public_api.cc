@@ -152,6 +152,30 @@ int vuda_set_quota(uint32_t tpcs) {
     return apply([quota](ProcessState& state) { state.want_quota(quota); });
 }
 
+int vuda_set_slo(const struct vuda_slo* slo) {
+    TargetsWish wish;
+    if (slo != nullptr) {
+        if (slo->size < sizeof(struct vuda_slo)) {
+            return fail(VUDA_E_INVALID, "vuda_set_slo: set slo.size to sizeof(struct vuda_slo) first");
+        }
+        wish = {slo->frame_ms, slo->frame_miss, slo->latency_ms, slo->latency_miss, slo->throughput, slo->weight};
+        const struct {
+            const char* name;
+            double value;
+            double most;
+        } members[] = {{"frame_ms", wish.frame_ms, 60'000},      {"frame_miss", wish.frame_miss, 1},
+                       {"latency_ms", wish.latency_ms, 600'000}, {"latency_miss", wish.latency_miss, 1},
+                       {"throughput", wish.throughput, 1e9},     {"weight", wish.weight, 1'000}};
+        for (const auto& member : members) {
+            // NaN fails both comparisons.
+            if (member.value >= 0 && member.value <= member.most) continue;
+            return fail(VUDA_E_INVALID, std::string("vuda_set_slo: ") + member.name +
+                                            " is out of range; vuda.h gives the ranges, and 0 is none");
+        }
+    }
+    return apply([wish](ProcessState& state) { state.want_targets(wish); });
+}
+
 int vuda_get_partition(struct vuda_partition* out) {
     if (out == nullptr || out->size < sizeof(struct vuda_partition)) {
         return fail(VUDA_E_INVALID, "vuda_get_partition: set partition.size to sizeof(struct vuda_partition) first");

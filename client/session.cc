@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <exception>
 
+#include "base/fault_point.h"
 #include "client/descriptor_table.h"
 #include "client/names.h"
 #include "client/transfer.h"
@@ -19,8 +21,6 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kFirstBackoff = 50ms;
-constexpr auto kLastBackoff = 2000ms;
 // A local connect only waits for room in the listener's backlog.
 constexpr auto kConnectTime = 1000ms;
 constexpr auto kGreetingTime = 2000ms;
@@ -58,11 +58,7 @@ Status check_export(const HandleSet& set) {
 }  // namespace
 
 Session::Session(SessionOptions options, SessionHost& host, Reporter& reporter)
-    : options_(std::move(options)),
-      host_(host),
-      reporter_(reporter),
-      backoff_(kFirstBackoff),
-      jitter_(static_cast<unsigned>(::getpid()) ^ static_cast<unsigned>(Clock::now().time_since_epoch().count())) {}
+    : options_(std::move(options)), host_(host), reporter_(reporter), backoff_(options_.random) {}
 
 Session::~Session() {
     {
@@ -180,7 +176,7 @@ Result<HandleSet> Session::attach(const std::string& name, const Uuid& gpu, uint
         changed_.notify_all();
     };
 
-    const auto op = std::make_shared<AttachOp>(AttachOp{name, gpu, channels, deadline, 0, false, std::nullopt});
+    const auto op = std::make_shared<AttachOp>(AttachOp{name, gpu, channels, deadline, 0, false, 0, std::nullopt});
     if (Status started = ensure_thread_locked(); !started) {
         end_turn_locked();
         lock.unlock();
@@ -211,7 +207,9 @@ Result<HandleSet> Session::attach(const std::string& name, const Uuid& gpu, uint
         return attach_failed(op->answer->error());
     }
     const AttachReply reply = **op->answer;
+    turn_link_ = op->link;
     lock.unlock();
+    VUDA_FAULT_POINT(client_attach_answered);
 
     Result<HandleSet> pulled = pull_handles(options_.socket, reply.token, reply.handles, deadline);
     if (pulled) return pulled;
@@ -251,8 +249,25 @@ void Session::attach_done(const AttachOutcome& outcome) {
     } else if (channels_ == 0) {
         state_ = registered_ ? SharingState::kRegistered : outcome.state;
     }
-    queue_locked(encode_attach_done(next_id_locked(), outcome));
+    if (turn_link_ == links_) {
+        queue_locked(encode_attach_done(next_id_locked(), outcome));
+    } else if (outcome.state == SharingState::kSharing) {
+        // This vudad knows of no turn: the one that granted it is gone. The channels are in the TSG all the same.
+        queue_share_locked();
+    } else {
+        queue_locked(encode_state_report(state_, reason_));
+    }
     wake_locked();
+}
+
+// What a vudad hears that did not see the attach.
+void Session::queue_share_locked() {
+    AttachOutcome still;
+    still.channels_moved = channels_;
+    still.veid = veid_;
+    still.control_buffers = control_buffers_;
+    still.reason = reason_;
+    queue_locked(encode_sharing_report(attach_name_, still));
 }
 
 void Session::detached(const Error& reason) {
@@ -393,22 +408,29 @@ void Session::connect_link() {
         return;
     }
     connection_ = OwnFd(*std::move(fd));
+    VUDA_FAULT_POINT(client_connected);
     host_.guard_fd(connection_.get(), true);
     greeting_ends_ = deadline_in(kGreetingTime);
+    page_lost_ = false;
     std::string hello;
     {
         const std::lock_guard lock(mutex_);
         link_ = Link::kGreeting;
         hello_id_ = next_id_locked();
     }
-    hello = encode_hello(hello_id_, kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota,
-                         options_.client_version, options_.driver_version, options_.program);
+    hello = encode_hello(
+        hello_id_,
+        kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota | kFeatureSlo | kFeatureHeartbeat,
+        options_.client_version, options_.driver_version, options_.program);
     if (Status framed = append_frame(output_, hello); !framed) drop_link(framed.error());
 }
 
 // Ends the link, or notes that it could not be made. Who waits for vudad is told.
 void Session::drop_link(const Error& error) {
-    if (connection_.get() >= 0) host_.guard_fd(connection_.get(), false);
+    if (connection_.get() >= 0) {
+        host_.guard_fd(connection_.get(), false);
+        VUDA_FAULT_POINT(client_link_lost);
+    }
     connection_.reset();
     decoder_ = FrameDecoder();
     output_.clear();
@@ -419,7 +441,7 @@ void Session::drop_link(const Error& error) {
     {
         const std::lock_guard lock(mutex_);
         stopping = stopping_;
-        if (link_ == Link::kUp && Clock::now() - up_since_ >= kLastBackoff) backoff_ = kFirstBackoff;
+        if (link_ == Link::kUp && Clock::now() - up_since_ >= Backoff::kLast) backoff_.reset();
         registration_waits = wanted_ && !was_registered_ && wanted_ != refused_;
         // An attach that came when this link was dying already deserves a new one.
         if (attach_ && attach_->id == 0 && !attach_->tried) {
@@ -434,7 +456,7 @@ void Session::drop_link(const Error& error) {
         registered_ = false;
         registration_id_ = 0;
         features_ = 0;
-        mode_id_ = quota_id_ = 0;
+        mode_id_ = quota_id_ = targets_id_ = 0;
         if (state_ == SharingState::kRegistered) state_ = SharingState::kWaiting;
         retry_later_locked();
     }
@@ -447,11 +469,7 @@ void Session::drop_link(const Error& error) {
     }
 }
 
-void Session::retry_later_locked() {
-    const auto half = backoff_ / 2;
-    retry_at_ = Clock::now() + half + half * (jitter_() % 1024) / 1023;
-    backoff_ = std::min<std::chrono::milliseconds>(backoff_ * 2, kLastBackoff);
-}
+void Session::retry_later_locked() { retry_at_ = Clock::now() + backoff_.next(); }
 
 void Session::send_due() {
     std::vector<Error> refused;
@@ -513,6 +531,11 @@ bool Session::flush() {
         if (*sent == 0) return true;
         output_sent_ += *sent;
     }
+    if (link_ == Link::kGreeting) {
+        VUDA_FAULT_POINT(client_hello_sent);
+    } else if (output_sent_ > 0) {
+        VUDA_FAULT_POINT(client_request_sent);
+    }
     output_.clear();
     output_sent_ = 0;
     return false;
@@ -529,6 +552,7 @@ void Session::read_link() {
     if (got->kind == Received::Kind::kEnd) {
         return drop_link(Error{Code::kUnavailable, "vudad closed the connection", "see vudad's log"});
     }
+    page_lost_ = page_lost_ || got->fds_lost;
     decoder_.feed({buffer, got->bytes});
     while (connection_.get() >= 0) {
         Result<std::optional<std::string>> frame = decoder_.next();
@@ -554,6 +578,7 @@ void Session::handle(const ServerMessage& message) {
                                    "check that " + options_.socket + " is vudad's"});
         }
         take_page(*reply);
+        VUDA_FAULT_POINT(client_page_taken);
         return greeted(*reply);
     }
     if (const auto* error = std::get_if<Error>(&message.body)) {
@@ -564,12 +589,17 @@ void Session::handle(const ServerMessage& message) {
         partition_answered(message.id, nullptr, mode->note);
     } else if (const auto* quota = std::get_if<SetQuotaReply>(&message.body)) {
         partition_answered(message.id, nullptr, quota->note);
+    } else if (const auto* targets = std::get_if<SetTargetsReply>(&message.body)) {
+        partition_answered(message.id, nullptr, targets->note);
     } else if (std::holds_alternative<RegisterReply>(message.body)) {
         answered(message.id, nullptr, nullptr);
     } else if (const auto* reply = std::get_if<AttachReply>(&message.body)) {
         answered(message.id, nullptr, reply);
     } else if (const auto* request = std::get_if<ExportRequest>(&message.body)) {
         serve_export(*request);
+    } else if (std::holds_alternative<Ping>(message.body)) {
+        const std::lock_guard lock(mutex_);
+        queue_locked(encode_pong());
     } else if (const auto* command = std::get_if<DetachCommand>(&message.body)) {
         commanded_to_detach(command->reason);
     }
@@ -583,18 +613,16 @@ void Session::greeted(const HelloReply& reply) {
     const std::lock_guard lock(mutex_);
     link_ = Link::kUp;
     was_connected_ = true;
+    ++links_;
     up_since_ = Clock::now();
     features_ = reply.features;
+    VUDA_FAULT_POINT(client_greeted);
     if (partition_ && (features_ & kFeatureQuota) != 0) queue_locked(encode_partition_report(*partition_));
     switch (state_) {
         case SharingState::kSharing:
             if (channels_ > 0 && !owner_gone_) {
-                AttachOutcome still;
-                still.channels_moved = channels_;
-                still.veid = veid_;
-                still.control_buffers = control_buffers_;
-                still.reason = reason_;
-                queue_locked(encode_sharing_report(attach_name_, still));
+                queue_share_locked();
+                VUDA_FAULT_POINT(client_resume_queued);
             } else {
                 queue_locked(encode_state_report(state_, reason_));
             }
@@ -608,9 +636,14 @@ void Session::greeted(const HelloReply& reply) {
 
 void Session::take_page(const HelloReply& reply) {
     if (reply.page_bytes > 0 && (reply.features & kFeatureSharedPage) != 0) {
-        Status taken = greeting_fds_.empty()
-                           ? Error{Code::kDataLoss, "vudad announced a session page and sent none", "restart vudad"}
-                           : host_.page_received(greeting_fds_.front().get(), reply.page_bytes);
+        Status taken;
+        if (!greeting_fds_.empty()) {
+            taken = host_.page_received(greeting_fds_.front().get(), reply.page_bytes);
+        } else if (page_lost_) {
+            taken = errno_error(EMFILE, "no session page, and so no split");
+        } else {
+            taken = Error{Code::kDataLoss, "vudad announced a session page and sent none", "restart vudad"};
+        }
         // Without it the program shares all the same.
         if (!taken) reporter_.say_once(LogLevel::kError, "page", taken.error().to_string());
     }
@@ -639,6 +672,13 @@ void Session::set_quota(const QuotaWish& quota) {
     if (thread_running_) wake_locked();
 }
 
+void Session::set_targets(const TargetsWish& targets) {
+    const std::lock_guard lock(mutex_);
+    targets_ = targets;
+    targets_id_ = 0;
+    if (thread_running_) wake_locked();
+}
+
 Error Session::partition_answer() const {
     const std::lock_guard lock(mutex_);
     return partition_answer_;
@@ -647,6 +687,14 @@ Error Session::partition_answer() const {
 // vudad applies them to the TSG that this session owns or shares, so there must be one.
 void Session::send_partition_wishes_locked() {
     if (!registered_ && state_ != SharingState::kSharing) return;
+    if (targets_ && targets_id_ == 0) {
+        targets_id_ = next_id_locked();
+        if ((features_ & kFeatureSlo) != 0) {
+            outbox_.push_back(encode_set_targets(targets_id_, *targets_));
+        } else {
+            partition_answer_ = Error{Code::kUnimplemented, "this vudad knows no targets", "use a newer vudad"};
+        }
+    }
     if ((features_ & kFeatureQuota) == 0) {
         if (mode_ || quota_) {
             partition_answer_ = Error{Code::kUnimplemented, "this vudad cannot split the GPU", "use a newer vudad"};
@@ -665,7 +713,7 @@ void Session::send_partition_wishes_locked() {
 
 void Session::partition_answered(uint64_t id, const Error* error, const std::string& note) {
     const std::lock_guard lock(mutex_);
-    if (id == 0 || (id != mode_id_ && id != quota_id_)) return;
+    if (id == 0 || (id != mode_id_ && id != quota_id_ && id != targets_id_)) return;
     partition_answer_ = error != nullptr ? *error : Error{Code::kOk, note, ""};
 }
 
@@ -689,6 +737,7 @@ void Session::answered(uint64_t id, const Error* error, const AttachReply* attac
                 refused = *error;
             }
         } else if (attach_ && attach_->id == id && !attach_->answer && (attach != nullptr || error != nullptr)) {
+            attach_->link = links_;
             if (attach != nullptr) {
                 attach_->answer.emplace(*attach);
             } else {
@@ -697,7 +746,10 @@ void Session::answered(uint64_t id, const Error* error, const AttachReply* attac
             changed_.notify_all();
         }
     }
-    if (registered) host_.registered();
+    if (registered) {
+        VUDA_FAULT_POINT(client_registered);
+        host_.registered();
+    }
     if (refused) registration_failed(*refused);
 }
 
@@ -706,7 +758,9 @@ void Session::serve_export(const ExportRequest& request) {
                                                : std::min<std::chrono::milliseconds>(
                                                      std::chrono::milliseconds(request.deadline_ms), kMaxExportTime);
     const Deadline deadline = deadline_in(time);
+    VUDA_FAULT_POINT(client_export_asked);
     const Result<HandleSet> set = host_.export_host(request.held);
+    VUDA_FAULT_POINT(client_exported);
     Status pushed;
     if (!set) {
         pushed = set.error();
@@ -716,7 +770,10 @@ void Session::serve_export(const ExportRequest& request) {
     } else if (pushed = check_export(*set); pushed) {
         pushed = push_handles(options_.socket, request.token, *set, deadline);
     }
-    if (pushed) return;
+    if (pushed) {
+        VUDA_FAULT_POINT(client_pushed);
+        return;
+    }
     reporter_.say_once(LogLevel::kInfo, "export: " + pushed.error().text,
                        "export failed: " + pushed.error().to_string());
     const std::lock_guard lock(mutex_);
@@ -738,6 +795,7 @@ void Session::commanded_to_detach(const Error& reason) {
             if (channels_ == 0) state_ = SharingState::kUnshared;
         }
     }
+    VUDA_FAULT_POINT(client_told_to_detach);
     host_.detach_command(reason);
 }
 

@@ -14,13 +14,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "base/frame_io.h"
 #include "base/result.h"
 #include "base/uuid.h"
+#include "client/backoff.h"
 #include "client/handles.h"
 #include "client/messages.h"
 #include "client/own_fd.h"
@@ -48,8 +48,9 @@ class SessionHost {
 struct SessionOptions {
     std::string socket;  // handle socket of vudad
     std::string client_version;
-    std::string driver_version;  // empty: no NVIDIA driver
-    std::string program;         // executable's base name
+    std::string driver_version;                              // empty: no NVIDIA driver
+    std::string program;                                     // executable's base name
+    Backoff::Random random = Backoff::differs_by_process();  // when to come back; a test's own in tests
 };
 
 struct SessionSnapshot {
@@ -90,6 +91,7 @@ class Session {
     // last word counts. vudad's answer is in partition_answer().
     void set_mode(partition::Mode mode);
     void set_quota(const QuotaWish& quota);
+    void set_targets(const TargetsWish& targets);
     // The newest refusal or remark; kOk without text: none.
     Error partition_answer() const;
 
@@ -109,6 +111,7 @@ class Session {
         Deadline deadline;
         uint64_t id = 0;     // 0: not sent yet
         bool tried = false;  // a link was made for it
+        uint64_t link = 0;   // which link brought the answer
         std::optional<Result<AttachReply>> answer;
     };
 
@@ -116,6 +119,7 @@ class Session {
     Status ensure_thread_locked();
     void wake_locked();
     void queue_locked(std::string body);
+    void queue_share_locked();
     void fail_attach_locked(const Error& error);
     bool wants_link_locked() const;
     uint64_t next_id_locked() { return ++last_id_; }
@@ -159,9 +163,10 @@ class Session {
 
     Link link_ = Link::kDown;
     bool was_connected_ = false;  // at least once
+    uint64_t links_ = 0;          // greetings so far: the number of the link that is up, or was last
     bool fresh_wish_ = false;     // connect now, whatever the back-off says
     Deadline retry_at_{};
-    std::chrono::milliseconds backoff_;
+    Backoff backoff_;
     std::vector<std::string> outbox_;  // bodies for the link that is up
     uint64_t last_id_ = 0;
 
@@ -175,6 +180,7 @@ class Session {
     std::shared_ptr<AttachOp> attach_;
     bool turn_taken_ = false;
     Deadline turn_ends_{};
+    uint64_t turn_link_ = 0;  // the link that the turn was granted on
     std::string attach_name_;
 
     SharingState state_ = SharingState::kUnspecified;
@@ -188,12 +194,15 @@ class Session {
     std::optional<partition::PartitionState> partition_;
     std::optional<partition::Mode> mode_;
     std::optional<QuotaWish> quota_;
+    std::optional<TargetsWish> targets_;
     uint64_t mode_id_ = 0;  // request on this link; 0: to be sent
     uint64_t quota_id_ = 0;
+    uint64_t targets_id_ = 0;
     Error partition_answer_{Code::kOk, "", ""};
 
     // Session thread only.
     std::vector<UniqueFd> greeting_fds_;  // the page's, until its frame is complete
+    bool page_lost_ = false;              // no descriptor was left for it
     OwnFd connection_;
     FrameDecoder decoder_;
     std::string output_;
@@ -201,7 +210,6 @@ class Session {
     uint64_t hello_id_ = 0;
     Deadline greeting_ends_{};
     Deadline up_since_{};
-    std::minstd_rand jitter_;
 };
 
 }  // namespace vuda::client

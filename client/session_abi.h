@@ -123,6 +123,11 @@ void vuda_private_sample(uint32_t kind, uint64_t id, uint64_t end_ns, uint64_t d
 // when there is none. The first call makes the program its own backend.
 uint64_t vuda_private_disable_mask(uint64_t mask[4]);
 
+// For benchmarks, to see in one process what following launches costs: 0 keeps CUDA from calling the partitioner before
+// launches (they then run as if no split was asked for, and are not counted), anything else undoes that. Returns 0 when
+// no partitioner follows launches here, or CUDA refuses.
+int vuda_private_watch_launches(int on);
+
 // pthread_atfork child handler: forget everything, close the session's fds, touch no lock and call no callback.
 // vuda_private_start comes again before anything else. A child made without atfork handlers (clone) is noticed by its
 // pid at the next call.

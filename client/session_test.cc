@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -152,7 +153,8 @@ TEST_F(SessionTest, RegistersWithItsIdentity) {
     const auto record = daemon().record();
     EXPECT_EQ(record.hellos[0].program(), "test");
     EXPECT_EQ(record.hellos[0].driver_version(), "580.159.04");
-    EXPECT_EQ(record.hellos[0].features(), kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota);
+    EXPECT_EQ(record.hellos[0].features(), kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota |
+                                               kFeatureSlo | kFeatureHeartbeat);
     EXPECT_EQ(record.registers[0].name(), "game");
     EXPECT_EQ(record.registers[0].gpu_uuid().size(), 16u);
     ASSERT_TRUE(wait_for_state(SharingState::kRegistered));
@@ -475,6 +477,28 @@ TEST_F(SessionTest, DaemonDiesWhileShared) {
     EXPECT_EQ(report.control_buffers(), 2u);
 }
 
+// vudad dies between the grant and the end of the attach. The next one knows of no turn, and would take AttachDone for
+// a mistake; the channels are in the TSG all the same.
+TEST_F(SessionTest, GrantThatOutlivesItsDaemonIsReported) {
+    daemon();
+    session_->set_registration("mine", kGpu);
+    ASSERT_TRUE(attach().ok());
+    daemon_.reset();
+    daemon();
+    ASSERT_TRUE(daemon().wait_for([](const auto& r) { return r.registers.size() == 1; }));  // so it was greeted
+    finish_attach();
+    ASSERT_TRUE(daemon().wait_for([](const auto& r) { return r.reports.size() == 1; }));
+    const auto record = daemon().record();
+    EXPECT_TRUE(record.dones.empty());
+    EXPECT_EQ(record.reports[0].state(), v1::SHARING_STATE_SHARING);
+    EXPECT_EQ(record.reports[0].name(), "game");
+    EXPECT_EQ(record.reports[0].channels_moved(), 2u);
+    // An attach on the new link ends as ever.
+    ASSERT_TRUE(attach().ok());
+    finish_attach();
+    EXPECT_TRUE(daemon().wait_for([](const auto& r) { return r.dones.size() == 1; }));
+}
+
 TEST_F(SessionTest, ATsgWhoseOwnerIsGoneHasNoName) {
     daemon();
     ASSERT_TRUE(attach().ok());
@@ -649,6 +673,39 @@ TEST_F(SessionTest, DetachCommandForgetsTheRegistration) {
     ASSERT_TRUE(daemon().wait_for([](const auto& r) { return r.reports.size() >= 1; }));
     EXPECT_EQ(daemon().record().registers.size(), 2u);
     EXPECT_EQ(daemon().record().unregisters.size(), 0u);
+}
+
+// How long it waits is Backoff's business (backoff_test.cc); that each loss asks it, is the session's.
+TEST_F(SessionTest, ComesBackAtAMomentOfItsOwn) {
+    const auto asked = std::make_shared<std::atomic<int>>(0);
+    SessionOptions options{socket(), "0.1.0", "580.159.04", "test"};
+    options.random = [asked] {
+        ++*asked;
+        return 0u;
+    };
+    daemon();
+    session_ = std::make_unique<Session>(options, host_, reporter_);
+    session_->set_registration("game", kGpu);
+    for (size_t lives = 1; lives <= 3; ++lives) {
+        ASSERT_TRUE(daemon().wait_for([lives](const auto& r) { return r.registers.size() == lives; }));
+        ASSERT_TRUE(wait_for_state(SharingState::kRegistered));
+        EXPECT_EQ(*asked, static_cast<int>(lives) - 1);
+        daemon().drop_sessions();
+    }
+    session_.reset();
+}
+
+TEST_F(SessionTest, AnswersThatItIsThere) {
+    daemon();
+    session_->set_registration("game", kGpu);
+    ASSERT_TRUE(wait_for_state(SharingState::kRegistered));
+    v1::ServerMessage ping;
+    ping.mutable_ping();
+    for (size_t i = 1; i <= 3; ++i) {
+        daemon().send(ping);
+        ASSERT_TRUE(daemon().wait_for([i](const auto& r) { return r.pongs == i; }));
+    }
+    EXPECT_EQ(daemon().record().bad_frames, 0u);
 }
 
 TEST_F(SessionTest, ReportsWhyItDoesNotShare) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/fault_point.h"
 #include "client/messages.h"
 #include "client/own_fd.h"
 
@@ -18,6 +19,7 @@ Status push_handles(const std::string& socket, const Token& token, const HandleS
     Result<UniqueFd> connected = connect_unix(socket, deadline);
     if (!connected) return connected.error();
     const OwnFd connection(*std::move(connected));
+    VUDA_FAULT_POINT(client_push_connected);
     for (size_t at = 0; at < set.items.size(); at += kFrameFdLimit) {
         const size_t count = std::min(kFrameFdLimit, set.items.size() - at);
         std::vector<HandleInfo> infos;
@@ -30,6 +32,7 @@ Status push_handles(const std::string& socket, const Token& token, const HandleS
         Status sent = send_frame(connection.get(), encode_push(token, infos, last, set.channels_in_use, set.generation),
                                  fds, deadline);
         if (!sent) return sent;
+        VUDA_FAULT_POINT(client_push_part_sent);
     }
     return {};
 }
@@ -39,6 +42,7 @@ Result<HandleSet> pull_handles(const std::string& socket, const Token& token, si
     if (!connected) return connected.error();
     const OwnFd connection(*std::move(connected));
     if (Status sent = send_frame(connection.get(), encode_pull(token), {}, deadline); !sent) return sent.error();
+    VUDA_FAULT_POINT(client_pull_asked);
 
     FrameReader reader(connection.get());
     HandleSet set;
@@ -61,6 +65,7 @@ Result<HandleSet> pull_handles(const std::string& socket, const Token& token, si
         if (set.items.size() != expected) return bad_set("fewer handles than it announced");
         if (reader.pending_fds() != 0) return bad_set("file descriptors that it did not announce");
         set.channels_in_use = bundle->channels_in_use;
+        VUDA_FAULT_POINT(client_fds_received);
         return set;
     }
 }

@@ -30,6 +30,12 @@ if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     target_compile_options(vuda_warnings INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
 
+# What goes into other programs' processes must not depend on, or replace, the C++ runtime that they use. ThreadSanitizer has to see that runtime:
+# a static one's guards of function-local variables look like nothing at all to it.
+set(VUDA_STATIC_RUNTIME -static-libgcc -static-libstdc++)
+if(VUDA_SANITIZE MATCHES thread)
+    set(VUDA_STATIC_RUNTIME)
+endif()
 if(VUDA_SANITIZE)
     add_compile_options(-fsanitize=${VUDA_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     # Of "undefined", clang only: C entry points looked up with dlsym are called through types of our own.

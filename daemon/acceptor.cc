@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/fault_point.h"
+
 namespace vuda::daemon {
 
 ConnectionSlot::ConnectionSlot(std::shared_ptr<ConnectionCount> count, uid_t uid)
@@ -56,6 +58,16 @@ void Acceptor::wait() {
                        });
 }
 
+void Acceptor::out_of(const Error& error) {
+    if (const auto held = log_limit_.admit(0, "accept")) {
+        spdlog::error("no new connections on the {} socket: {} ({} more like this)", name_, error.to_string(), *held);
+    }
+    pause_.expires_after(std::chrono::milliseconds(100));
+    pause_.async_wait([this](const boost::system::error_code& failed) {
+        if (!failed) wait();
+    });
+}
+
 void Acceptor::accept_some() {
     // A few at a time, so that a storm of connections leaves the loop time for those that are open.
     for (int i = 0; i < 16; ++i) {
@@ -63,18 +75,11 @@ void Acceptor::accept_some() {
         if (!connection) {
             if (errno == EAGAIN || errno == EWOULDBLOCK) break;
             if (errno == EINTR || errno == ECONNABORTED) continue;
-            // EMFILE and the like: the connection stays in the backlog and would wake us again at once.
-            if (const auto held = log_limit_.admit(0, "accept")) {
-                spdlog::error("accept on the {} socket: {} ({} more like this)", name_, std::strerror(errno), *held);
-            }
-            pause_.expires_after(std::chrono::milliseconds(100));
-            pause_.async_wait([this](const boost::system::error_code& error) {
-                if (!error) wait();
-            });
-            return;
+            return out_of(errno_error(errno, "accept"));
         }
         Result<Peer> peer = reader_(connection.get());
         if (!peer) {
+            if (peer.error().code == Code::kResourceExhausted) return out_of(peer.error());
             if (const auto held = log_limit_.admit(0, "peer")) {
                 spdlog::warn("a connection to the {} socket was refused: {} ({} more like this)", name_,
                              peer.error().to_string(), *held);
@@ -89,6 +94,7 @@ void Acceptor::accept_some() {
             }
             continue;
         }
+        VUDA_FAULT_POINT(daemon_connection_accepted);
         handler_(std::move(connection), *std::move(peer), std::move(slot));
     }
     wait();

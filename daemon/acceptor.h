@@ -66,6 +66,8 @@ class Acceptor {
  private:
     void wait();
     void accept_some();
+    // Something that every connection needs has run out: the others stay in the backlog, and would wake us at once.
+    void out_of(const Error& error);
 
     boost::asio::posix::stream_descriptor socket_;
     boost::asio::steady_timer pause_;

@@ -11,6 +11,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/frame_io.h"
 #include "base/unique_fd.h"
 
 // Exceptions, caught in parse_config(): without them toml++ 3.3 goes on after some errors.
@@ -206,10 +207,11 @@ bool Config::operator==(const Config& other) const {
     const auto tie = [](const Config& c) {
         const Settings& s = c.settings;
         return std::tie(c.control_socket, c.handle_socket, c.control_mode, c.handle_mode, c.log_level,
-                        c.connections.total, c.connections.per_uid, s.sessions_per_uid, s.names_per_uid,
-                        s.handles_per_uid, s.attach_default, s.attach_max, s.export_limit, s.turn_limit, s.attach.uids,
-                        s.attach.gids, s.partition.mode, s.partition.quota.kind, s.partition.quota.tpcs,
-                        c.metrics_textfile, c.metrics_interval, c.sim, c.sim_preset);
+                        c.connections.total, c.connections.per_uid, c.requests_per_s, c.message_bytes, s.heartbeat,
+                        s.release, s.sessions_per_uid, s.names_per_uid, s.handles_per_uid, s.attach_default,
+                        s.attach_max, s.export_limit, s.turn_limit, s.attach.uids, s.attach.gids, s.partition.mode,
+                        s.partition.quota.kind, s.partition.quota.tpcs, c.metrics_textfile, c.metrics_interval, c.sim,
+                        c.sim_preset);
     };
     return tie(*this) == tie(other);
 }
@@ -226,7 +228,7 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
     Config config;
     Settings& settings = config.settings;
     Reader reader(parsed, file);
-    reader.only_tables({"socket", "log", "access", "limits", "attach", "partition", "metrics", "sim"});
+    reader.only_tables({"socket", "log", "access", "limits", "attach", "liveness", "partition", "metrics", "sim"});
 
     reader.table("socket", {"control", "handles", "control_mode", "handles_mode"});
     reader.text("control", config.control_socket);
@@ -243,19 +245,26 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
     reader.ids("attach_uids", settings.attach.uids);
     reader.ids("attach_gids", settings.attach.gids);
 
-    reader.table("limits",
-                 {"connections", "connections_per_uid", "sessions_per_uid", "names_per_uid", "handles_per_uid"});
+    reader.table("limits", {"connections", "connections_per_uid", "sessions_per_uid", "names_per_uid",
+                            "handles_per_uid", "requests_per_s", "message_bytes"});
     reader.count("connections", config.connections.total, 1, 16384);
     reader.count("connections_per_uid", config.connections.per_uid, 1, 16384);
     reader.count("sessions_per_uid", settings.sessions_per_uid, 1, 16384);
     reader.count("names_per_uid", settings.names_per_uid, 1, 1024);
     reader.count("handles_per_uid", settings.handles_per_uid, 1, 65536);
+    reader.count("requests_per_s", config.requests_per_s, 0, 1'000'000);
+    // A frame with 64 handles and a report of 256 TPCs fit into the least.
+    reader.count("message_bytes", config.message_bytes, 16'384, kFrameLimit);
 
     reader.table("attach", {"default_ms", "max_ms", "export_ms", "turn_ms"});
     reader.time("default_ms", settings.attach_default, 10, 60'000);
     reader.time("max_ms", settings.attach_max, 10, 60'000);
     reader.time("export_ms", settings.export_limit, 10, 60'000);
     reader.time("turn_ms", settings.turn_limit, 10, 60'000);
+
+    reader.table("liveness", {"heartbeat_ms", "release_ms"});
+    reader.time("heartbeat_ms", settings.heartbeat, 0, 3'600'000);
+    reader.time("release_ms", settings.release, 0, 86'400'000);
 
     std::string mode = "auto";
     std::string quota = "none";
@@ -274,6 +283,13 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
     reader.choice("preset", config.sim_preset, valid_preset, "the presets of vuda-simd");
 
     if (reader.error()) return *reader.error();
+    // An owner must have been asked, and have had time to answer.
+    if (settings.release.count() > 0 && settings.release < 2 * settings.heartbeat) {
+        return Error{Code::kInvalidArgument,
+                     file + ": liveness.release_ms: must be 0 or at least twice liveness.heartbeat_ms (" +
+                         std::to_string(2 * settings.heartbeat.count()) + ")",
+                     ""};
+    }
     return config;
 }
 
@@ -302,6 +318,7 @@ std::vector<std::string> needs_restart(const Config& running, const Config& want
     compare(running.handle_socket, wanted.handle_socket, "socket.handles");
     compare(running.control_mode, wanted.control_mode, "socket.control_mode");
     compare(running.handle_mode, wanted.handle_mode, "socket.handles_mode");
+    compare(running.message_bytes, wanted.message_bytes, "limits.message_bytes");
     compare(running.sim, wanted.sim, "sim.enabled");
     compare(running.sim_preset, wanted.sim_preset, "sim.preset");
     return keys;

@@ -22,6 +22,8 @@ struct Config {
     std::string log_level = "info";
 
     ConnectionLimits connections;
+    uint32_t requests_per_s = 5000;   // of one user; 0: no limit
+    uint32_t message_bytes = 65'536;  // largest frame and gRPC message
     Settings settings;
 
     // Where the metrics are written now and then, an absolute path; empty: nowhere.

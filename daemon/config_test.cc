@@ -34,7 +34,8 @@ TEST(Config, TheShippedFileShowsEveryKeyWithItsDefault) {
     // Every key: the lists that the parser's own messages give.
     std::ifstream in(VUDA_SHIPPED_CONFIG);
     const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-    for (const char* table : {"socket", "log", "access", "limits", "attach", "partition", "metrics", "sim"}) {
+    for (const char* table :
+         {"socket", "log", "access", "limits", "attach", "liveness", "partition", "metrics", "sim"}) {
         EXPECT_THAT(text, HasSubstr("\n[" + std::string(table) + "]\n"));
         std::string keys = error_of("[" + std::string(table) + "]\nzz = 1\n");
         keys = keys.substr(keys.find("here: ") + 6);
@@ -64,11 +65,16 @@ connections_per_uid = 9
 sessions_per_uid = 8
 names_per_uid = 7
 handles_per_uid = 6
+requests_per_s = 50
+message_bytes = 20000
 [attach]
 default_ms = 100
 max_ms = 200
 export_ms = 300
 turn_ms = 400
+[liveness]
+heartbeat_ms = 500
+release_ms = 1000
 [partition]
 mode = "inter-sm"
 quota = 24
@@ -87,6 +93,10 @@ preset = "rtx4090"
     EXPECT_EQ(config->connections.per_uid, 9u);
     EXPECT_EQ(config->settings.handles_per_uid, 6u);
     EXPECT_EQ(config->settings.turn_limit, Milliseconds(400));
+    EXPECT_EQ(config->requests_per_s, 50u);
+    EXPECT_EQ(config->message_bytes, 20'000u);
+    EXPECT_EQ(config->settings.heartbeat, Milliseconds(500));
+    EXPECT_EQ(config->settings.release, Milliseconds(1000));
     EXPECT_EQ(config->settings.partition.mode, v1::MODE_INTER_SM);
     EXPECT_EQ(config->settings.partition.quota.tpcs, 24u);
     EXPECT_TRUE(config->sim);
@@ -98,9 +108,11 @@ preset = "rtx4090"
 TEST(Config, ErrorsNameFileLineAndKey) {
     EXPECT_EQ(error_of("[log]\n\nlevle = \"info\"\n"), "vudad.toml:3: log.levle: unknown key; known here: level");
     EXPECT_EQ(error_of("[logs]\n"),
-              "vudad.toml:1: logs: unknown; known here: socket, log, access, limits, attach, partition, metrics, sim");
+              "vudad.toml:1: logs: unknown; known here: socket, log, access, limits, attach, liveness, partition, "
+              "metrics, sim");
     EXPECT_EQ(error_of("x = 1\n"),
-              "vudad.toml:1: x: unknown; known here: socket, log, access, limits, attach, partition, metrics, sim");
+              "vudad.toml:1: x: unknown; known here: socket, log, access, limits, attach, liveness, partition, "
+              "metrics, sim");
     EXPECT_EQ(error_of("log = 3\n"), "vudad.toml:1: log: must be a table, [log]");
     EXPECT_EQ(error_of("[log]\nlevel = 3\n"), "vudad.toml:2: log.level: must be a string");
     EXPECT_EQ(error_of("[log]\nlevel = \"loud\"\n"),
@@ -128,6 +140,27 @@ TEST(Config, ErrorsNameFileLineAndKey) {
     EXPECT_EQ(error_of("[partition]\nquota = \"half\"\n"),
               "vudad.toml:2: partition.quota: 'half' is not one of auto, none, a number of TPCs from 1 to 256");
     EXPECT_EQ(error_of("[sim]\nenabled = 1\n"), "vudad.toml:2: sim.enabled: must be true or false");
+}
+
+TEST(Config, AnOwnerIsAskedBeforeItIsGivenUp) {
+    EXPECT_EQ(error_of("[liveness]\nrelease_ms = 9999\n"),
+              "vudad.toml: liveness.release_ms: must be 0 or at least twice liveness.heartbeat_ms (10000)");
+    EXPECT_TRUE(parse_config("[liveness]\nrelease_ms = 10000\n", "x").ok());
+    EXPECT_TRUE(parse_config("[liveness]\nrelease_ms = 0\n", "x").ok());
+    EXPECT_TRUE(parse_config("[liveness]\nheartbeat_ms = 0\nrelease_ms = 1\n", "x").ok());
+}
+
+TEST(Config, LimitsOfRateAndSize) {
+    EXPECT_EQ(error_of("[limits]\nrequests_per_s = -1\n"),
+              "vudad.toml:2: limits.requests_per_s: -1 is outside 0 to 1000000");
+    EXPECT_EQ(error_of("[limits]\nmessage_bytes = 65537\n"),
+              "vudad.toml:2: limits.message_bytes: 65537 is outside 16384 to 65536");
+    Config wanted;
+    wanted.requests_per_s = 1;
+    wanted.settings.heartbeat = Milliseconds(1);
+    EXPECT_THAT(needs_restart(Config{}, wanted), IsEmpty());
+    wanted.message_bytes = 20'000;
+    EXPECT_THAT(needs_restart(Config{}, wanted), ElementsAre("limits.message_bytes"));
 }
 
 TEST(Config, TheFirstErrorOfTheFileIsReported) {

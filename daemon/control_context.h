@@ -8,6 +8,7 @@
 #include "daemon/event_hub.h"
 #include "daemon/rate_limiter.h"
 #include "daemon/registry.h"
+#include "daemon/request_rate.h"
 #include "vuda/v1/control.pb.h"
 
 namespace vuda::daemon {
@@ -17,6 +18,7 @@ struct ControlContext {
     Registry& registry;
     EventHub& events;
     RateLimiter& log_limit;
+    RequestRate& rate;
     std::function<v1::DaemonInfo()> daemon_info;
     std::function<std::string()> metrics;
     uint64_t features = 0;

@@ -2,7 +2,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <charconv>
 #include <deque>
 #include <optional>
@@ -16,6 +18,12 @@ namespace {
 // What a reader that is slow may leave unread here, besides what gRPC and the socket hold.
 constexpr size_t kSessionQueue = 256;
 constexpr size_t kEventQueue = 1024;
+// A list of so many sessions costs about as much as one request of a session.
+constexpr uint32_t kSessionsOfRequest = 16;
+// Calls without a stream whose user asks too fast: how many may wait, and how long.
+constexpr size_t kWaitingCalls = 256;
+constexpr Milliseconds kCallPatience{2000};
+constexpr Milliseconds kCallLook{100};
 
 grpc::Status to_grpc(const Error& error) { return {static_cast<grpc::StatusCode>(error.code), error.to_string()}; }
 grpc::Status to_grpc(const Status& status) { return status.ok() ? grpc::Status::OK : to_grpc(status.error()); }
@@ -90,7 +98,23 @@ class ControlService::SessionStream final : public grpc::ServerBidiReactor<v1::C
             if (ending_) return;
             if (!ok) return end({Code::kUnavailable, "the stream was closed", ""}, grpc::Status::OK);
             on_message();
-            if (!ending_) StartRead(&incoming_);
+            read_next();
+        });
+    }
+
+    // Who asks too fast is read more slowly.
+    void read_next() {
+        if (ending_) return;
+        RequestRate& rate = service_.context_.rate;
+        const std::optional<TimePoint> later = rate.wait_until(peer_->uid);
+        if (!later) {
+            rate.charge(peer_->uid, 1);
+            return StartRead(&incoming_);
+        }
+        if (!pace_) pace_.emplace(service_.context_.loop);
+        pace_->expires_at(*later);
+        pace_->async_wait([self = shared_from_this()](const boost::system::error_code& failed) {
+            if (!failed) self->read_next();
         });
     }
 
@@ -106,6 +130,7 @@ class ControlService::SessionStream final : public grpc::ServerBidiReactor<v1::C
     void OnDone() override {
         post([this] {
             watch_.reset();
+            pace_.reset();
             service_.streams_.erase(this);
             self_.reset();  // the posted step still holds one
         });
@@ -170,6 +195,7 @@ class ControlService::SessionStream final : public grpc::ServerBidiReactor<v1::C
     const std::shared_ptr<const Peer> peer_;
     std::shared_ptr<SessionStream> self_;
     std::optional<ProcessWatch> watch_;
+    std::optional<boost::asio::steady_timer> pace_;
     v1::ClientMessage incoming_;
     std::deque<v1::ServerMessage> outgoing_;  // front is being written while writing_
     SessionId session_ = 0;
@@ -275,12 +301,67 @@ class ControlService::WatchStream final : public grpc::ServerWriteReactor<v1::Ev
     std::optional<grpc::Status> ending_;
 };
 
+// A call without a stream: done at once, unless its user asks too fast.
+class ControlService::UnaryCall : public std::enable_shared_from_this<ControlService::UnaryCall> {
+ public:
+    UnaryCall(ControlService& service, grpc::ServerUnaryReactor* reactor, std::shared_ptr<const Peer> peer,
+              std::function<Status(const Peer&)> work, std::function<uint32_t()> weight)
+        : service_(service),
+          reactor_(reactor),
+          peer_(std::move(peer)),
+          work_(std::move(work)),
+          weight_(std::move(weight)),
+          timer_(service.context_.loop) {}
+
+    void step() {
+        RequestRate& rate = service_.context_.rate;
+        const std::optional<TimePoint> later = rate.wait_until(peer_->uid);
+        if (later && !service_.stopping_ && wait(*later)) return;
+        if (waiting_) --service_.waiting_calls_;
+        if (later) {
+            return reactor_->Finish(
+                to_grpc(Error{Code::kResourceExhausted, "uid " + std::to_string(peer_->uid) + " asks too often",
+                              "ask less often, or raise [limits] requests_per_s in vudad.toml"}));
+        }
+        const Status done = work_(*peer_);
+        rate.charge(peer_->uid, weight_ ? weight_() : 1);
+        reactor_->Finish(to_grpc(done));
+    }
+
+ private:
+    bool wait(TimePoint later) {
+        const TimePoint now = std::chrono::steady_clock::now();
+        if (!waiting_) {
+            if (service_.waiting_calls_ >= kWaitingCalls) return false;
+            ++service_.waiting_calls_;
+            waiting_ = true;
+            patience_ = now + kCallPatience;
+        }
+        if (now >= patience_) return false;
+        // Looks up now and then: the daemon may be stopping.
+        timer_.expires_at(std::min(later, now + kCallLook));
+        timer_.async_wait([self = shared_from_this()](const boost::system::error_code&) { self->step(); });
+        return true;
+    }
+
+    ControlService& service_;
+    grpc::ServerUnaryReactor* const reactor_;
+    const std::shared_ptr<const Peer> peer_;
+    const std::function<Status(const Peer&)> work_;
+    const std::function<uint32_t()> weight_;
+    boost::asio::steady_timer timer_;
+    bool waiting_ = false;
+    TimePoint patience_{};
+};
+
 void ControlService::shut_down_streams() {
+    stopping_ = true;
     for (LoopStream* stream : streams_) stream->shut_down();
 }
 
 grpc::ServerUnaryReactor* ControlService::on_loop(grpc::CallbackServerContext* call,
-                                                  std::function<Status(const Peer&)> work) {
+                                                  std::function<Status(const Peer&)> work,
+                                                  std::function<uint32_t()> weight) {
     grpc::ServerUnaryReactor* reactor = call->DefaultReactor();
     std::shared_ptr<const Peer> peer = callers_.find(call->peer());
     if (peer == nullptr) {
@@ -288,10 +369,13 @@ grpc::ServerUnaryReactor* ControlService::on_loop(grpc::CallbackServerContext* c
         return reactor;
     }
     // Request and reply live until Finish.
-    boost::asio::post(context_.loop, [reactor, peer = std::move(peer), work = std::move(work)] {
-        reactor->Finish(to_grpc(work(*peer)));
-    });
+    const auto unary = std::make_shared<UnaryCall>(*this, reactor, std::move(peer), std::move(work), std::move(weight));
+    boost::asio::post(context_.loop, [unary] { unary->step(); });
     return reactor;
+}
+
+std::function<uint32_t()> ControlService::weight_of_list() const {
+    return [this] { return 1 + static_cast<uint32_t>(context_.registry.session_count()) / kSessionsOfRequest; };
 }
 
 grpc::ServerUnaryReactor* ControlService::Handshake(grpc::CallbackServerContext* call, const v1::HandshakeRequest*,
@@ -310,11 +394,14 @@ grpc::ServerUnaryReactor* ControlService::Handshake(grpc::CallbackServerContext*
 
 grpc::ServerUnaryReactor* ControlService::GetStatus(grpc::CallbackServerContext* call, const v1::StatusRequest*,
                                                     v1::StatusReply* reply) {
-    return on_loop(call, [this, reply](const Peer&) -> Status {
-        *reply->mutable_daemon() = context_.daemon_info();
-        context_.registry.fill_status(*reply);
-        return {};
-    });
+    return on_loop(
+        call,
+        [this, reply](const Peer&) -> Status {
+            *reply->mutable_daemon() = context_.daemon_info();
+            context_.registry.fill_status(*reply);
+            return {};
+        },
+        weight_of_list());
 }
 
 grpc::ServerUnaryReactor* ControlService::Detach(grpc::CallbackServerContext* call, const v1::DetachRequest* request,
@@ -325,10 +412,13 @@ grpc::ServerUnaryReactor* ControlService::Detach(grpc::CallbackServerContext* ca
 
 grpc::ServerUnaryReactor* ControlService::GetMetrics(grpc::CallbackServerContext* call, const v1::MetricsRequest*,
                                                      v1::MetricsReply* reply) {
-    return on_loop(call, [this, reply](const Peer&) -> Status {
-        reply->set_text(context_.metrics());
-        return {};
-    });
+    return on_loop(
+        call,
+        [this, reply](const Peer&) -> Status {
+            reply->set_text(context_.metrics());
+            return {};
+        },
+        weight_of_list());
 }
 
 grpc::ServerBidiReactor<v1::ClientMessage, v1::ServerMessage>* ControlService::Session(

@@ -66,14 +66,20 @@ class ControlService final : public v1::Vuda::CallbackService {
  private:
     class SessionStream;
     class WatchStream;
+    class UnaryCall;
 
-    grpc::ServerUnaryReactor* on_loop(grpc::CallbackServerContext* call, std::function<Status(const Peer&)> work);
+    // `weight` says, when the work is done, how many requests it is worth against the limit of a user's rate.
+    grpc::ServerUnaryReactor* on_loop(grpc::CallbackServerContext* call, std::function<Status(const Peer&)> work,
+                                      std::function<uint32_t()> weight = {});
+    std::function<uint32_t()> weight_of_list() const;
 
     ControlContext& context_;
     CallerMap& callers_;
     const size_t watcher_limit_;
     std::set<LoopStream*> streams_;  // loop thread
     size_t watchers_ = 0;            // loop thread
+    size_t waiting_calls_ = 0;       // loop thread
+    bool stopping_ = false;          // loop thread
 };
 
 }  // namespace vuda::daemon

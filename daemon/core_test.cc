@@ -103,6 +103,20 @@ TEST(RateLimiter, OneLineForEachUserAndCause) {
     EXPECT_LT(lines, 1100u);
 }
 
+TEST(RateLimiter, Bursts) {
+    TimePoint now(0s);
+    RateLimiter limiter([&now] { return now; }, 1000ms, 3);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(limiter.admit(1, "a"), 0u);
+    EXPECT_EQ(limiter.admit(1, "a"), std::nullopt);
+    EXPECT_EQ(limiter.admit(1, "a"), std::nullopt);
+    EXPECT_EQ(limiter.admit(1, "b"), 0u);
+    now += 1000ms;
+    EXPECT_EQ(limiter.admit(1, "a"), 2u);
+    EXPECT_EQ(limiter.admit(1, "a"), 0u);
+    EXPECT_EQ(limiter.admit(1, "a"), 0u);
+    EXPECT_EQ(limiter.admit(1, "a"), std::nullopt);
+}
+
 TEST(Metrics, TextFormat) {
     MetricsText text;
     text.family("vuda_x", MetricsText::Type::kGauge, "Help with \\ and\nnewline.");

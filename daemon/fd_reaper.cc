@@ -3,6 +3,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/fault_point.h"
+
 namespace vuda::daemon {
 
 FdReaper::FdReaper(Close close) : close_(std::move(close)), thread_([this] { run(); }) {}
@@ -54,6 +56,7 @@ void FdReaper::run() {
         closing_ = batch.size();
         for (UniqueFd& fd : batch) {
             lock.unlock();
+            VUDA_FAULT_POINT(daemon_fd_reaped);
             if (close_) {
                 close_(std::move(fd));
             } else {

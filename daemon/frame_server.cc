@@ -9,6 +9,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <utility>
 
+#include "base/fault_point.h"
 #include "base/frame_io.h"
 #include "daemon/process_watch.h"
 
@@ -18,6 +19,9 @@ namespace {
 using boost::asio::posix::stream_descriptor;
 using boost::system::error_code;
 
+// Accepting one and finding out whose it is costs as much as this many requests.
+constexpr uint32_t kRequestsOfConnection = 4;
+
 // What a puller that does not read can keep in flight: the kernel counts descriptors in transit against this daemon's
 // limit of open files.
 constexpr int kSendBuffer = 16 * 1024;
@@ -26,11 +30,13 @@ constexpr int kSendBuffer = 16 * 1024;
 
 class FrameConnection : public std::enable_shared_from_this<FrameConnection> {
  public:
-    FrameConnection(FrameServer& server, UniqueFd socket, Peer peer, ConnectionSlot slot)
+    FrameConnection(FrameServer& server, UniqueFd socket, const Peer& peer, ConnectionSlot slot)
         : server_(server),
           slot_(std::move(slot)),
           socket_(server.loop_),
           timer_(server.loop_),
+          pace_(server.loop_),
+          uid_(peer.uid),
           protocol_(server.context_, peer, [this] { schedule(); }),
           watch_(server.loop_, peer, [this] {
               ended({Code::kUnavailable, "the process ended", ""});
@@ -56,6 +62,26 @@ class FrameConnection : public std::enable_shared_from_this<FrameConnection> {
     void wait_input() {
         if (reading_ || input_ended_ || !socket_.is_open() || !protocol_.wants_input()) return;
         reading_ = true;
+        // Too fast: what it sends stays in its socket for a while, and then the sender waits.
+        if (const std::optional<TimePoint> later = server_.rate_.wait_until(uid_)) {
+            pace_.expires_at(*later);
+            pace_.async_wait([this, self = shared_from_this()](const error_code& failed) {
+                reading_ = false;
+                if (!failed && !closed_) wait_input();
+            });
+            return;
+        }
+        if (protocol_.has_more()) {
+            boost::asio::post(server_.loop_, [this, self = shared_from_this()] {
+                reading_ = false;
+                if (closed_) return;
+                protocol_.go_on();
+                server_.rate_.charge(uid_, protocol_.take_requests());
+                schedule();
+                wait_input();
+            });
+            return;
+        }
         socket_.async_wait(stream_descriptor::wait_read, [this, self = shared_from_this()](const error_code& failed) {
             reading_ = false;
             if (failed || !socket_.is_open()) return;
@@ -80,12 +106,15 @@ class FrameConnection : public std::enable_shared_from_this<FrameConnection> {
             got = *received;
         } else {
             const ssize_t bytes = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-            if (bytes > 0) got = {Received::Kind::kData, static_cast<size_t>(bytes)};
+            if (bytes > 0) got = {Received::Kind::kData, static_cast<size_t>(bytes), false};
             if (bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR)) got.kind = Received::Kind::kEnd;
         }
         switch (got.kind) {
             case Received::Kind::kWouldBlock: return;
-            case Received::Kind::kData: protocol_.input({buffer.data(), got.bytes}, std::move(fds)); break;
+            case Received::Kind::kData:
+                protocol_.input({buffer.data(), got.bytes}, std::move(fds), got.fds_lost);
+                server_.rate_.charge(uid_, protocol_.take_requests());
+                break;
             case Received::Kind::kEnd:
                 input_ended_ = true;
                 protocol_.end_of_input();
@@ -102,6 +131,7 @@ class FrameConnection : public std::enable_shared_from_this<FrameConnection> {
             const Result<size_t> sent =
                 send_some(socket_.native_handle(), std::string_view(out->bytes).substr(out->sent), fds);
             if (!sent) return ended(sent.error());
+            if (!fds.empty()) VUDA_FAULT_POINT(daemon_fds_sent);
             if (*sent == 0) {
                 wait_output();
                 break;
@@ -160,6 +190,7 @@ class FrameConnection : public std::enable_shared_from_this<FrameConnection> {
         protocol_.settle();
         error_code ignored;
         timer_.cancel();
+        pace_.cancel();
         socket_.close(ignored);
         // Dropped from a fresh stack frame: callers still use this object.
         boost::asio::post(server_.loop_, [&server = server_, self = shared_from_this()] { server.open_.erase(self); });
@@ -169,7 +200,9 @@ class FrameConnection : public std::enable_shared_from_this<FrameConnection> {
     ConnectionSlot slot_;
     stream_descriptor socket_;
     boost::asio::steady_timer timer_;
+    boost::asio::steady_timer pace_;
     std::optional<TimePoint> armed_;
+    const uid_t uid_;
     HandleProtocol protocol_;
     ProcessWatch watch_;
     bool reading_ = false;
@@ -180,11 +213,13 @@ class FrameConnection : public std::enable_shared_from_this<FrameConnection> {
 };
 
 FrameServer::FrameServer(boost::asio::io_context& loop, int listening_socket, ProtocolContext& context,
-                         PeerReader reader, RateLimiter& log_limit)
+                         PeerReader reader, RateLimiter& log_limit, RequestRate& rate)
     : loop_(loop),
       context_(context),
+      rate_(rate),
       acceptor_(loop, listening_socket, "handle", std::move(reader), log_limit,
                 [this](UniqueFd socket, Peer peer, ConnectionSlot slot) {
+                    rate_.charge(peer.uid, kRequestsOfConnection);
                     auto connection =
                         std::make_shared<FrameConnection>(*this, std::move(socket), std::move(peer), std::move(slot));
                     open_.insert(connection);

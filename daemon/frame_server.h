@@ -7,6 +7,7 @@
 
 #include "daemon/acceptor.h"
 #include "daemon/handle_protocol.h"
+#include "daemon/request_rate.h"
 
 namespace vuda::daemon {
 
@@ -15,7 +16,7 @@ class FrameConnection;
 class FrameServer {
  public:
     FrameServer(boost::asio::io_context& loop, int listening_socket, ProtocolContext& context, PeerReader reader,
-                RateLimiter& log_limit);
+                RateLimiter& log_limit, RequestRate& rate);
     ~FrameServer();
 
     void start() { acceptor_.start(); }
@@ -29,6 +30,7 @@ class FrameServer {
 
     boost::asio::io_context& loop_;
     ProtocolContext& context_;
+    RequestRate& rate_;
     std::set<std::shared_ptr<FrameConnection>> open_;
     Acceptor acceptor_;
 };

@@ -30,8 +30,9 @@ struct World {
     explicit World(FdReaper& closer)
         : reaper(closer),
           registry(
-              Identity{"fuzz", "/h", v1::FEATURE_SHARE | v1::FEATURE_SHARED_PAGE | v1::FEATURE_QUOTA, true}, Settings{},
-              [this] { return now; },
+              Identity{"fuzz", "/h",
+                       v1::FEATURE_SHARE | v1::FEATURE_SHARED_PAGE | v1::FEATURE_QUOTA | v1::FEATURE_HEARTBEAT, true},
+              Settings{}, [this] { return now; },
               [this] {
                   Token token;
                   token.fill(++tokens);
@@ -91,6 +92,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                 }
                 if (connection->wants_input()) {
                     connection->input({reinterpret_cast<const char*>(data) + at, length}, std::move(fds));
+                    while (connection->has_more()) connection->go_on();
                 }
                 at += length;
                 break;

@@ -17,11 +17,15 @@
 #include <utility>
 
 #include "daemon/control_service.h"
+#include "daemon/readiness.h"
 
 namespace vuda::daemon {
 namespace {
 
 using boost::asio::posix::stream_descriptor;
+
+// HTTP/2's greeting and gRPC's state for a connection cost as much as this many requests.
+constexpr uint32_t kRequestsOfControlConnection = 8;
 
 // Numbers for gRPC's connections come from the upper half of the descriptor table and only ever rise, so that "fd:N" of
 // a call that is still running never comes to mean a younger connection. At the top they start again: by then N's first
@@ -66,6 +70,7 @@ struct GrpcServer::Impl {
           service(context, callers, options.watchers),
           acceptor(context.loop, listening_socket, "control", std::move(reader), context.log_limit,
                    [this](UniqueFd socket, Peer peer, ConnectionSlot slot) {
+                       context.rate.charge(peer.uid, kRequestsOfControlConnection);
                        serve(std::move(socket), std::move(peer), std::move(slot));
                    }) {}
 
@@ -73,7 +78,10 @@ struct GrpcServer::Impl {
         if (!server) return;
         Result<UniqueFd> numbered = numbers.renumber(socket);
         if (!numbered) {
-            spdlog::error("cannot serve {}: {}", peer.describe(), numbered.error().to_string());
+            if (const auto held = context.log_limit.admit(0, "control-descriptors")) {
+                spdlog::error("cannot serve {}: {} ({} more like this)", peer.describe(), numbered.error().to_string(),
+                              *held);
+            }
             return;
         }
         auto connection = std::make_unique<Connection>(context.loop, std::move(slot));
@@ -83,14 +91,22 @@ struct GrpcServer::Impl {
         socket.release();
         const int number = numbered->release();
         callers.insert(number, std::move(peer));
-        connection->socket.async_wait(stream_descriptor::wait_error,
-                                      [this, number](const boost::system::error_code& error) {
-                                          if (error) return;  // stop() clears the map itself
-                                          callers.erase(number);
-                                          connections.erase(number);
-                                      });
         connections[number] = std::move(connection);
+        wait_end(number);
         grpc::AddInsecureChannelFromFd(server.get(), number);
+    }
+
+    void wait_end(int number) {
+        connections.at(number)->socket.async_wait(stream_descriptor::wait_error,
+                                                  [this, number](const boost::system::error_code& error) {
+                                                      if (error) return;  // stop() clears the map itself
+                                                      const auto found = connections.find(number);
+                                                      if (found == connections.end()) return;
+                                                      if (!is_ready(found->second->socket.native_handle(), 0))
+                                                          return wait_end(number);
+                                                      callers.erase(number);
+                                                      connections.erase(number);
+                                                  });
     }
 
     ControlContext context;

@@ -24,15 +24,16 @@ struct World {
                       Registry::Hooks{}};
     EventHub hub;
     RateLimiter limiter{steady_clock()};
+    RequestRate rate{steady_clock()};
     UniqueFd nobody{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     std::unique_ptr<GrpcServer> server;
 
     World() {
         spdlog::set_level(spdlog::level::off);
-        server =
-            std::make_unique<GrpcServer>(ControlContext{loop, registry, hub, limiter, [] { return v1::DaemonInfo(); },
-                                                        [] { return std::string("#\n"); }, 1},
-                                         nobody.get(), read_peer, GrpcServer::Options{});
+        server = std::make_unique<GrpcServer>(
+            ControlContext{loop, registry, hub, limiter, rate, [] { return v1::DaemonInfo(); },
+                           [] { return std::string("#\n"); }, 1},
+            nobody.get(), read_peer, GrpcServer::Options{});
         if (!server->start()) __builtin_trap();
         loop.poll();
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/fault_point.h"
 #include "daemon/text.h"
 
 namespace vuda::daemon {
@@ -20,6 +21,7 @@ HandleProtocol::HandleProtocol(ProtocolContext& context, Peer peer, std::functio
     : context_(context),
       peer_(std::move(peer)),
       changed_(std::move(changed)),
+      decoder_(context_.limits.message_bytes),
       deadline_(context_.clock() + context_.limits.first_frame) {}
 
 HandleProtocol::~HandleProtocol() {
@@ -28,17 +30,28 @@ HandleProtocol::~HandleProtocol() {
     for (UniqueFd& fd : fds_) context_.reaper.close(std::move(fd));
 }
 
-void HandleProtocol::input(std::string_view bytes, std::vector<UniqueFd> fds) {
+void HandleProtocol::input(std::string_view bytes, std::vector<UniqueFd> fds, bool fds_lost) {
+    fds_lost_ = fds_lost_ || fds_lost;
     std::move(fds.begin(), fds.end(), std::back_inserter(fds_));
     // One read brings one frame's descriptors, and those of at most one frame before it can still be unclaimed.
     if (fds_.size() > 2 * kFrameFdLimit) {
         return offend("fd-flood", {Code::kInvalidArgument, "file descriptors that no frame announced", ""});
     }
     decoder_.feed(bytes);
-    while (wants_input()) {
+    go_on();
+}
+
+void HandleProtocol::go_on() {
+    more_ = false;
+    for (size_t i = 0; wants_input(); ++i) {
+        if (i == context_.limits.frames_per_turn) {
+            more_ = true;
+            break;
+        }
         Result<std::optional<std::string>> frame = decoder_.next();
         if (!frame) return offend("bad-frame", frame.error());
         if (!frame->has_value()) break;
+        ++requests_;
         on_frame(**frame);
     }
     if (phase_ == Phase::kSession && !fds_.empty()) {
@@ -119,6 +132,7 @@ std::unique_ptr<SessionPage> HandleProtocol::make_page(const v1::Hello& hello) {
         return nullptr;
     }
     page_ = std::make_shared<const UniqueFd>(std::move(made->fd));
+    VUDA_FAULT_POINT(daemon_page_made);
     return std::move(made->page);
 }
 
@@ -131,9 +145,17 @@ std::vector<UniqueFd> HandleProtocol::take_fds(size_t count) {
 }
 
 void HandleProtocol::on_push(const v1::HandleBundle& bundle) {
+    if (fds_lost_) {
+        // Our trouble and not the peer's offence. Who waits for what it sent is told at once.
+        if (const auto held = context_.log_limit.admit(0, "fds-lost")) {
+            spdlog::error("{}: {} ({} more like this)", peer_.describe(), fds_lost_error().to_string(), *held);
+        }
+        return fail({Code::kResourceExhausted, "vudad has no file descriptors left", "raise LimitNOFILE= of vudad"});
+    }
     std::vector<UniqueFd> fds = take_fds(static_cast<size_t>(bundle.handles_size()));
     if (Status added = pushed_->append(bundle, std::move(fds), push_->handle_limit); !added)
         return offend("bad-push", added.error());
+    VUDA_FAULT_POINT(daemon_fds_received);
     if (!bundle.last()) return;
     if (!fds_.empty() || decoder_.buffered() > 0) {
         return offend("bad-push", {Code::kInvalidArgument, "more came after the last frame of a push", ""});

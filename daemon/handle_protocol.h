@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/frame_io.h"
@@ -24,11 +25,13 @@
 namespace vuda::daemon {
 
 struct ProtocolLimits {
-    Milliseconds first_frame{5000};    // from connecting to the end of the first frame
-    Milliseconds transfer{10000};      // a whole push or pull
-    Milliseconds linger{1000};         // to take the last words after the end was decided
-    size_t output_bytes = 256 * 1024;  // queued for a session that does not read; above it the session ends
-    size_t reaper_backlog = 16384;     // descriptors that hang in close(); above it no push is taken
+    Milliseconds first_frame{5000};      // from connecting to the end of the first frame
+    Milliseconds transfer{10000};        // a whole push or pull
+    Milliseconds linger{1000};           // to take the last words after the end was decided
+    size_t output_bytes = 256 * 1024;    // queued for a session that does not read; above it the session ends
+    size_t reaper_backlog = 16384;       // descriptors that hang in close(); above it no push is taken
+    size_t message_bytes = kFrameLimit;  // largest frame that is taken
+    size_t frames_per_turn = 16;         // then the loop has others to look after
 };
 
 // What all connections share. Outlives them.
@@ -67,7 +70,13 @@ class HandleProtocol final : private SessionSink {
     // False once the end is decided: read no more.
     bool wants_input() const { return phase_ != Phase::kEnding; }
 
-    void input(std::string_view bytes, std::vector<UniqueFd> fds);
+    // Takes what was read, and acts on the first frames_per_turn frames of it. While has_more(), call go_on() for the
+    // next ones, in turn with other connections, and read nothing. `fds_lost`: see Received.
+    void input(std::string_view bytes, std::vector<UniqueFd> fds, bool fds_lost = false);
+    bool has_more() const { return more_ && wants_input(); }
+    void go_on();
+    // Frames acted on since the last call.
+    uint32_t take_requests() { return std::exchange(requests_, 0); }
     // Reading failed in a way that is the peer's doing (too many descriptors).
     void input_error(const Error& error);
     // The peer shut its sending side: the end of a session or push, not of a pull that is on its way to it.
@@ -114,7 +123,10 @@ class HandleProtocol final : private SessionSink {
     std::function<void()> changed_;
     Phase phase_ = Phase::kOpening;
     FrameDecoder decoder_;
+    bool more_ = false;
+    uint32_t requests_ = 0;
     std::deque<UniqueFd> fds_;
+    bool fds_lost_ = false;
     std::deque<Output> output_;
     size_t output_bytes_ = 0;
     std::optional<TimePoint> deadline_;

@@ -14,6 +14,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/fault_point.h"
+
 namespace vuda::daemon {
 namespace {
 
@@ -74,6 +76,7 @@ Result<UniqueFd> take_lock(const std::string& path) {
     if (::ftruncate(lock.get(), 0) != 0 || ::pwrite(lock.get(), pid.data(), pid.size(), 0) < 0) {
         return errno_error(errno, "write " + file);
     }
+    VUDA_FAULT_POINT(daemon_lock_taken);
     return lock;
 }
 
@@ -132,12 +135,14 @@ Result<Listener> Listener::bind(const std::string& path, uint32_t mode) {
     if (::bind(listener.socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
         return creation_error(errno, path, path);
     }
+    VUDA_FAULT_POINT(daemon_socket_bound);
     struct stat st {};
     if (::lstat(path.c_str(), &st) != 0 || ::chmod(path.c_str(), mode) != 0) return errno_error(errno, "chmod " + path);
     listener.device_ = st.st_dev;
     listener.inode_ = st.st_ino;
     listener.lock_ = *std::move(lock);
     if (::listen(listener.socket_.get(), kBacklog) != 0) return errno_error(errno, "listen " + path);
+    VUDA_FAULT_POINT(daemon_socket_listening);
     return listener;
 }
 

@@ -81,6 +81,7 @@ Split decide(const SplitWish& wish, const SplitFacts& facts, const PartitionSett
     if (!choice) return split;
     split.applied_tpcs = choice->applied_tpcs;
     split.disable = choice->disable;
+    split.order.assign(levels->order().begin(), levels->order().begin() + choice->applied_tpcs);
     split.note = choice->note;
     if (!facts.backend && partition::count(split.disable) > 0) split.note = "no program can keep to it now";
     return split;
@@ -157,12 +158,19 @@ std::string describe(const Split& split, const v1::Topology& topology) {
     return text;
 }
 
-page::Split to_page(const Split& split, uint64_t generation) {
+page::Split to_page(const Split& split, uint64_t generation, Portion portion) {
     page::Split out;
     out.generation = generation;
     out.mode = static_cast<page::SplitMode>(split.mode);
     out.applied_tpcs = split.applied_tpcs;
     std::copy(split.disable.begin(), split.disable.end(), out.disable);
+    const auto all = static_cast<uint32_t>(split.order.size());
+    if (portion.count == 0 || portion.count >= all) return out;
+    out.applied_tpcs = portion.count;
+    for (uint32_t i = portion.count; i < all; ++i) {
+        const uint32_t tpc = split.order[(portion.first + i) % all];
+        out.disable[tpc / 64] |= uint64_t{1} << (tpc % 64);
+    }
     return out;
 }
 

@@ -67,6 +67,7 @@ struct Split {
     Quota quota;
     uint32_t applied_tpcs = 0;  // 0: topology unknown
     partition::TpcMask disable{};
+    std::vector<uint32_t> order;            // TPCs that compute may use, as growing levels take them
     std::vector<uint32_t> levels;           // of `mode`, ascending
     std::vector<uint32_t> inter_sm_levels;  // of mode inter-sm, whatever the mode is; empty: it has none
     std::string note;
@@ -91,6 +92,13 @@ std::string describe(const Split& split, const v1::Topology& topology);
 const char* mode_text(v1::Mode mode);
 std::string quota_text(const Quota& quota);
 
-page::Split to_page(const Split& split, uint64_t generation);
+// What one of several processes may use of Split::order: `count` TPCs from `first` on, wrapping round. 0: all of it.
+struct Portion {
+    uint32_t first = 0;
+    uint32_t count = 0;
+    bool operator==(const Portion&) const = default;
+};
+
+page::Split to_page(const Split& split, uint64_t generation, Portion portion = {});
 
 }  // namespace vuda::daemon

@@ -48,6 +48,7 @@ Result<UniqueFd> open_pidfd(int socket, pid_t pid) {
     int fd = -1;
     socklen_t size = sizeof fd;
     if (::getsockopt(socket, SOL_SOCKET, kSoPeerPidfd, &fd, &size) == 0) return UniqueFd(fd);
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) return errno_error(errno, "SO_PEERPIDFD");
     if (errno != ENOPROTOOPT) {
         return Error{Code::kUnavailable, "the connecting process has already ended", ""};
     }

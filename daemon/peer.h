@@ -20,6 +20,7 @@ struct ProcessKey {
     pid_t pid = 0;
     uint64_t unique = 0;
 
+    // NOLINTNEXTLINE(modernize-use-nullptr): it sees a 0 in what is generated
     auto operator<=>(const ProcessKey&) const = default;
 };
 

@@ -19,9 +19,12 @@ class ProcessWatch {
     ~ProcessWatch() { *alive_ = false; }
 
  private:
+    void wait();
+
     // A wait that has completed is in the loop's queue and cannot be cancelled any more; it asks here before it calls.
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
     boost::asio::posix::stream_descriptor pidfd_;
+    std::function<void()> ended_;
 };
 
 }  // namespace vuda::daemon

@@ -11,10 +11,15 @@ std::optional<uint64_t> RateLimiter::admit(uid_t uid, const char* cause) {
     const auto [found, fresh] = entries_.try_emplace({uid, cause});
     Entry& entry = found->second;
     if (!fresh && now < entry.next) {
+        if (entry.admitted < burst_) {
+            ++entry.admitted;
+            return 0;
+        }
         ++entry.held;
         return std::nullopt;
     }
     entry.next = now + interval_;
+    entry.admitted = 1;
     return std::exchange(entry.held, 0);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/fault_point.h"
 #include "daemon/registry_state.h"
 #include "daemon/text.h"
 
@@ -55,6 +56,13 @@ Registry::Registry(Identity identity, Settings settings, Clock clock, TokenSourc
       hooks_(std::move(hooks)) {}
 
 Registry::~Registry() = default;
+
+void Registry::set_settings(const Settings& settings) {
+    settings_ = settings;
+    // The pace may be another.
+    if (!tsgs_.empty()) next_beat_ = clock_();
+    update_deadline();
+}
 
 Registry::Session* Registry::find(SessionId id) {
     const auto found = sessions_.find(id);
@@ -128,7 +136,7 @@ Result<SessionId> Registry::open_session(const Peer& peer, Transport transport, 
     session->features = identity_.features & hello.features();
     session->page = std::move(page);
     if (!session->page) session->features &= ~static_cast<uint64_t>(v1::FEATURE_SHARED_PAGE);
-    session->since = clock_();
+    session->since = session->heard = clock_();
 
     v1::ServerMessage message;
     v1::HelloReply& answer = *message.mutable_hello_reply();
@@ -142,6 +150,7 @@ Result<SessionId> Registry::open_session(const Peer& peer, Transport transport, 
 
     ++counters_.sessions_opened;
     Session& kept = *(sessions_[session->id] = std::move(session));
+    VUDA_FAULT_POINT(daemon_session_stored);
     emit("session-open", "", kept);
     update_deadline();
     return kept.id;
@@ -163,6 +172,7 @@ void Registry::replace_sessions_of(const ProcessKey& process) {
 void Registry::close_session(SessionId id, const Error& reason) {
     Session* session = find(id);
     if (session == nullptr) return;
+    VUDA_FAULT_POINT(daemon_session_ending);
     // Its own name first, so that no turn on it starts below.
     if (!session->owned.empty()) {
         remove_tsg(session->owned, Error{Code::kUnavailable,
@@ -197,6 +207,7 @@ void Registry::remove_tsg(const std::string& name, const Error& reason) {
     // Taken out first: what follows must not find the name any more.
     const std::unique_ptr<Tsg> tsg = std::move(found->second);
     tsgs_.erase(found);
+    VUDA_FAULT_POINT(daemon_name_removed);
     close_split(*tsg);
     if (tsg->turn) fail_turn(*tsg, reason);
     for (const Waiter& waiter : tsg->queue) fail_waiter(waiter, *tsg, reason);
@@ -220,7 +231,9 @@ void Registry::remove_tsg(const std::string& name, const Error& reason) {
 void Registry::receive(SessionId id, const v1::ClientMessage& message) {
     Session* session = find(id);
     if (session == nullptr) return;
+    heard(*session);
     switch (message.body_case()) {
+        case v1::ClientMessage::kPong: break;
         case v1::ClientMessage::kRegisterRequest:
             on_register(*session, message.id(), message.register_request());
             break;
@@ -238,6 +251,7 @@ void Registry::receive(SessionId id, const v1::ClientMessage& message) {
             break;
         case v1::ClientMessage::kSetMode: on_set_mode(*session, message.id(), message.set_mode()); break;
         case v1::ClientMessage::kSetQuota: on_set_quota(*session, message.id(), message.set_quota()); break;
+        case v1::ClientMessage::kSetTargets: on_set_targets(*session, message.id(), message.set_targets()); break;
         case v1::ClientMessage::kHello:
             reply_error(*session, message.id(),
                         {Code::kFailedPrecondition, "Hello was said already in this session", ""});
@@ -273,12 +287,18 @@ void Registry::on_register(Session& session, uint64_t id, const v1::RegisterRequ
     const AllowList allow{{request.allow_uids().begin(), request.allow_uids().end()},
                           {request.allow_gids().begin(), request.allow_gids().end()}};
 
+    // A program that is stopped does not keep a name from its own user.
+    if (const auto taken = tsgs_.find(request.name()); taken != tsgs_.end()) {
+        const Session& owner = *find(taken->second->owner);
+        if (owner.silent && owner.id != session.id && may_control(session.peer, owner.peer)) end_silent(owner.id);
+    }
     if (const auto taken = tsgs_.find(request.name()); taken != tsgs_.end()) {
         Tsg& tsg = *taken->second;
         if (tsg.owner != session.id) {
             const Session& owner = *find(tsg.owner);
             return refuse({Code::kAlreadyExists,
-                           "the name '" + tsg.name + "' is taken by " + who(owner.peer, owner.program),
+                           "the name '" + tsg.name + "' is taken by " + who(owner.peer, owner.program) +
+                               (owner.silent ? ", which does not answer" : ""),
                            "choose another name or end that program"});
         }
         if (tsg.gpu == *gpu) {
@@ -312,6 +332,8 @@ void Registry::on_register(Session& session, uint64_t id, const v1::RegisterRequ
     tsg->since = clock_();
     Tsg& kept = *(tsgs_[request.name()] = std::move(tsg));
     session.owned = request.name();
+    expect_words(session);
+    VUDA_FAULT_POINT(daemon_name_stored);
     session.reason.reset();
     if (session.state == v1::SHARING_STATE_FAULTED) session.state = v1::SHARING_STATE_IDLE;
     ++counters_.registrations;
@@ -321,6 +343,7 @@ void Registry::on_register(Session& session, uint64_t id, const v1::RegisterRequ
     v1::ServerMessage message;
     message.mutable_register_reply();
     reply(session, id, std::move(message));
+    VUDA_FAULT_POINT(daemon_name_answered);
     export_ahead(kept);
 }
 
@@ -410,6 +433,7 @@ std::optional<TimePoint> Registry::next_deadline() const {
         if (tsg->turn) consider(tsg->turn->deadline);
         for (const Waiter& waiter : tsg->queue) consider(waiter.deadline);
     }
+    if (next_beat_) consider(*next_beat_);
     return next;
 }
 

@@ -69,6 +69,10 @@ struct Settings {
     Milliseconds export_limit{1000};    // owner: ExportRequest to the last HandlePush
     Milliseconds turn_limit{2000};      // attacher: AttachReply to AttachDone
 
+    // Owners that announced FEATURE_HEARTBEAT; 0: never.
+    Milliseconds heartbeat{5000};  // asked after this long without a word; silent when the same again brings none
+    Milliseconds release{30000};   // its session ends after this long without a word
+
     AllowList attach;  // who may attach to any name, whatever its owner said
 
     PartitionSettings partition;
@@ -92,6 +96,8 @@ struct Counters {
     uint64_t faults = 0;         // StateReport FAULTED
     uint64_t attach_us_sum = 0;  // of AttachDone.attach_us with SHARING
     uint64_t splits = 0;         // changes of what compute may use
+    uint64_t silences = 0;       // owners of names that did not answer
+    uint64_t silent_ends = 0;    // of these, sessions ended for it
 };
 
 // What a push may bring.
@@ -119,7 +125,7 @@ class Registry {
     Registry(const Registry&) = delete;
     Registry& operator=(const Registry&) = delete;
 
-    void set_settings(const Settings& settings) { settings_ = settings; }
+    void set_settings(const Settings& settings);
     const Settings& settings() const { return settings_; }
     uint64_t features() const { return identity_.features; }
 
@@ -250,11 +256,22 @@ class Registry {
 
     // registry_slo.cc
     void open_targets(Tsg& tsg);
+    void on_set_targets(Session& session, uint64_t id, const v1::SetTargetsRequest& request);
+    std::string follow_targets(Tsg& tsg, const Writer& by);
     bool shares(const Session& session, const Tsg& tsg) const;
     void drain_into_tuner(Session& session, const std::vector<page::Sample>& samples);
     void tune(Tsg& tsg);
     void emit_tuner(const Tsg& tsg, const tuner::Event& told);
     void fill_slo(const Tsg& tsg, v1::TsgInfo& out) const;
+
+    // registry_liveness.cc
+    void heard(Session& session);
+    void expect_words(const Session& owner);
+    void ask(Session& owner);
+    void fall_silent(Session& owner);
+    void beat();
+    Error silent_error(const Session& owner) const;
+    void end_silent(SessionId owner);
 
     // registry_resume.cc
     void claim_share(Session& session, const v1::StateReport& report);
@@ -277,6 +294,7 @@ class Registry {
     uint64_t last_tsg_ = 0;
     uint64_t last_turn_ = 0;
     std::optional<TimePoint> announced_deadline_;
+    std::optional<TimePoint> next_beat_;  // when beat() has something to do, or earlier
 
  public:
     ~Registry();

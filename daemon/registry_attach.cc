@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/fault_point.h"
 #include "daemon/registry.h"
 #include "daemon/registry_state.h"
 #include "daemon/text.h"
@@ -21,6 +22,8 @@ std::string pid_and_program(const Peer& peer, const std::string& program) {
 Status Registry::admissible(const Session& session, const Waiter& waiter, const Tsg& tsg) {
     const Session& owner = *find(tsg.owner);
     if (Status ok = may_attach(session.peer, owner.peer, tsg.allow, settings_.attach); !ok) return ok;
+    // Nobody waits for an answer that did not come before.
+    if (owner.silent) return silent_error(owner);
     if (tsg.faulted) {
         return Error{Code::kFailedPrecondition, "the TSG '" + tsg.name + "' has faulted", "restart the renderer"};
     }
@@ -93,6 +96,7 @@ void Registry::on_attach(Session& session, uint64_t id, const v1::AttachRequest&
     waiter.deadline = clock_() + std::min(wanted, settings_.attach_max);
     session.pending = tsg.name;
     tsg.queue.push_back(waiter);
+    VUDA_FAULT_POINT(daemon_attach_queued);
     start_next(tsg);
 }
 
@@ -118,6 +122,7 @@ void Registry::begin_turn(Tsg& tsg, const Waiter& waiter) {
     turn.deadline = std::min(waiter.deadline, now + settings_.export_limit);
     turn.token = tokens_.issue({Grant::Purpose::kPush, owner.peer.process, owner.peer.uid, turn.deadline, turn.serial});
     tsg.turn = turn;
+    VUDA_FAULT_POINT(daemon_push_token_issued);
     v1::ServerMessage message;
     v1::ExportRequest& request = *message.mutable_export_request();
     request.set_token(token_bytes(turn.token));
@@ -145,6 +150,8 @@ Result<PushTicket> Registry::begin_push(std::string_view token, const Peer& peer
     }
     const Tsg* tsg = find_turn(grant->turn);
     if (tsg == nullptr) return Error{Code::kAborted, "the attach that wanted these handles has ended", ""};
+    heard(*find(tsg->owner));
+    VUDA_FAULT_POINT(daemon_push_token_redeemed);
     size_t held = 0;
     for (const auto& [name, other] : tsgs_) {
         if (other.get() != tsg && other->handles && find(other->owner)->peer.uid == peer.uid)
@@ -169,6 +176,7 @@ Status Registry::complete_push(const PushTicket& ticket, HandleSetPtr handles, u
     tsg->handles = std::move(handles);  // the old set's fds close when no transfer uses them any more
     tsg->generation = generation;
     tsg->owner_channels = std::min(channels_in_use, kChannelsPerTsg);
+    VUDA_FAULT_POINT(daemon_handles_stored);
     hand_over(*tsg);
     return {};
 }
@@ -192,6 +200,7 @@ void Registry::hand_over(Tsg& tsg) {
     turn.deadline = clock_() + settings_.turn_limit;
     turn.token =
         tokens_.issue({Grant::Purpose::kPull, session->peer.process, session->peer.uid, turn.deadline, turn.serial});
+    VUDA_FAULT_POINT(daemon_pull_token_issued);
     refresh_split(tsg, session);  // in force before its first launch
     v1::ServerMessage message;
     v1::AttachReply& answer = *message.mutable_attach_reply();
@@ -200,6 +209,7 @@ void Registry::hand_over(Tsg& tsg) {
     answer.set_owner_pid(static_cast<uint32_t>(owner.peer.pid()));
     answer.set_veids_used(tsg.veids_used());
     reply(*session, waiter.request, std::move(message));
+    VUDA_FAULT_POINT(daemon_attach_answered);
     update_deadline();
 }
 
@@ -250,10 +260,12 @@ Result<PullTicket> Registry::redeem_pull(std::string_view token, const Peer& pee
     }
     const Tsg* tsg = find_turn(grant->turn);
     if (tsg == nullptr) return Error{Code::kAborted, "the attach has ended", ""};
+    VUDA_FAULT_POINT(daemon_pull_token_redeemed);
     return PullTicket{tsg->handles, tsg->owner_channels};
 }
 
 void Registry::on_attach_done(Session& session, uint64_t id, const v1::AttachDone& done) {
+    VUDA_FAULT_POINT(daemon_grant_reported);
     const auto found = tsgs_.find(session.pending);
     Tsg* tsg = found == tsgs_.end() ? nullptr : found->second.get();
     uint32_t asked = 0;
@@ -302,6 +314,7 @@ void Registry::on_attach_done(Session& session, uint64_t id, const v1::AttachDon
         session.attach_us = done.attach_us();
         ++counters_.attaches;
         counters_.attach_us_sum += done.attach_us();
+        VUDA_FAULT_POINT(daemon_grant_counted);
         emit("attach", name, session);
     } else {
         const Error error =
@@ -325,6 +338,7 @@ void Registry::on_detach_notice(Session& session, const v1::DetachNotice& notice
     if (notice.has_reason()) reason = from_proto(notice.reason());
     emit("detach", session.attached_name, session, reason ? &*reason : nullptr);
     leave_tsg(session);
+    VUDA_FAULT_POINT(daemon_share_left);
     session.state = reason ? v1::SHARING_STATE_UNSHARED : v1::SHARING_STATE_IDLE;
     session.reason = std::move(reason);
 }
@@ -391,8 +405,13 @@ void Registry::expire() {
             fail_waiter(waiter, tsg, {Code::kDeadlineExceeded, "no turn on '" + tsg.name + "' in time" + blame, ""});
         }
         if (tsg.turn && tsg.turn->deadline <= now) {
+            const bool exporting = tsg.turn->phase == Turn::Phase::kExport;
+            // Not a word for so long, while somebody waits for it. Who began to push is slow; who was asked ahead is
+            // asked again.
+            const bool silent =
+                exporting && tsg.turn->waiter.session != 0 && now - owner.heard >= settings_.export_limit;
             const Error error =
-                tsg.turn->phase == Turn::Phase::kExport
+                exporting
                     // Handles of an earlier export may be at hand, but not those of buffers made since, and one missing
                     // control buffer faults the whole TSG, renderer included: running unshared is the better outcome.
                     ? Error{Code::kDeadlineExceeded,
@@ -402,9 +421,11 @@ void Registry::expire() {
                     : Error{Code::kDeadlineExceeded,
                             "attaching to '" + tsg.name + "' took longer than " + ms_text(settings_.turn_limit), ""};
             fail_turn(tsg, error);
+            if (silent) fall_silent(*find(tsg.owner));
         }
         start_next(tsg);
     }
+    beat();
     update_deadline();
 }
 

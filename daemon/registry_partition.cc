@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/fault_point.h"
 #include "daemon/registry.h"
 #include "daemon/registry_state.h"
 #include "daemon/text.h"
@@ -135,7 +136,11 @@ void Registry::sync_page(Session& session) {
     });
     const page::Split& told = session.page->split();
     if (named != nullptr) {
-        page::Split split = to_page(named->split, named->generation);
+        Portion portion;
+        if (const auto part = named->portions.find(session.id);
+            part != named->portions.end() && named->split.quota.kind == Quota::Kind::kAutomatic)
+            portion = part->second;
+        page::Split split = to_page(named->split, named->generation, portion);
         // Two ways at once would leave compute what both allow. The methods choose TPCs by themselves.
         if (steered) std::fill(std::begin(split.disable), std::end(split.disable), 0);
         if (told.generation != named->generation) session.page->publish(split);
@@ -208,8 +213,10 @@ std::string Registry::grant_wish(Tsg& tsg, SplitWish wish, const Writer& by) {
     NamedSplit& named = split_of(tsg);
     const std::string before = describe(named.split, named.topology);
     const std::string before_by = std::exchange(named.writer, by.peer.describe());
-    named.wish = std::move(wish);
+    named.wish = wish;
+    VUDA_FAULT_POINT(daemon_split_chosen);
     refresh_split(tsg, nullptr);
+    VUDA_FAULT_POINT(daemon_split_published);
     emit_split(tsg, by.peer, by.program, by.session);
     std::string note = named.split.note;
     if (!before_by.empty() && before_by != named.writer) {
@@ -225,7 +232,7 @@ Result<v1::SetModeReply> Registry::set_mode(const v1::SetModeRequest& request, c
     SplitWish wish = split_of(**tsg).wish;
     wish.mode = request.mode();
     v1::SetModeReply reply;
-    reply.set_note(grant_wish(**tsg, std::move(wish), by));
+    reply.set_note(grant_wish(**tsg, wish, by));
     const Split& split = split_of(**tsg).split;
     reply.set_applied(split.mode);
     reply.set_applied_tpcs(split.applied_tpcs);
@@ -247,7 +254,7 @@ Result<v1::SetQuotaReply> Registry::set_quota(const v1::SetQuotaRequest& request
     SplitWish wish = split_of(**tsg).wish;
     wish.quota = quota;
     v1::SetQuotaReply reply;
-    std::string note = grant_wish(**tsg, std::move(wish), by);
+    std::string note = grant_wish(**tsg, wish, by);
     // A person's choice, whatever targets there are.
     split_of(**tsg).tuned_for_targets = false;
     NameTargets* targets = slo_.targets(request.name());

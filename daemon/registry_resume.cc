@@ -1,6 +1,7 @@
 // Programs that went on sharing while the daemon was away: their channels are in the TSG, and count.
 #include <algorithm>
 
+#include "base/fault_point.h"
 #include "daemon/registry.h"
 #include "daemon/registry_state.h"
 
@@ -13,16 +14,21 @@ constexpr Milliseconds kClaimLife{30'000};
 }  // namespace
 
 void Registry::claim_share(Session& session, const v1::StateReport& report) {
-    // What the registry saw itself it knows better.
-    if (session.tsg != 0 || report.channels_moved() == 0 || !valid_name(report.name())) return;
-    if (report.name() == session.owned) return;
+    if (report.channels_moved() == 0 || !valid_name(report.name()) || report.name() == session.owned) return;
+    const auto tsg = tsgs_.find(report.name());
+    if (session.tsg != 0) {
+        // What the registry saw itself it knows better. But a program may have begun to attach, once more, when an
+        // earlier daemon lived: those channels come on top.
+        const bool same = tsg != tsgs_.end() && tsg->second->id == session.tsg;
+        if (!same || report.channels_moved() <= session.channels_moved) return;
+    }
     session.compute = true;
     session.attached_name = report.name();
     session.channels_moved = std::min(report.channels_moved(), kChannelsPerTsg);
     session.veid = std::min(report.veid(), kVeidLimit - 1);
     session.control_buffers = report.control_buffers();
     session.claim = Session::Claim{report.name(), session.channels_moved, clock_() + kClaimLife};
-    if (const auto tsg = tsgs_.find(report.name()); tsg != tsgs_.end()) settle_claims(*tsg->second);
+    if (tsg != tsgs_.end()) settle_claims(*tsg->second);
 }
 
 // Counts those who said that they share `tsg`. Only who could attach is believed: the channels of a claim are taken
@@ -39,9 +45,11 @@ void Registry::settle_claims(Tsg& tsg) {
         }
         const uint32_t used = tsg.channels_in_use();
         Tsg::Attached& attached = tsg.attached[id];
-        attached.channels = std::min(claim.channels, kChannelsPerTsg - std::min(used, kChannelsPerTsg));
+        const uint32_t others = used - std::min(used, attached.channels);
+        attached.channels = std::min(claim.channels, kChannelsPerTsg - std::min(others, kChannelsPerTsg));
         attached.veids.insert(session->veid);
         session->tsg = tsg.id;
+        VUDA_FAULT_POINT(daemon_claim_settled);
         emit("resume", tsg.name, *session);
     }
     refresh_split(tsg, nullptr);

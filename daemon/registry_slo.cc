@@ -41,6 +41,50 @@ Result<v1::SetSloReply> Registry::set_slo(const v1::SetSloRequest& request, cons
     if (Status done = slo_.set(tsg.name, find(tsg.owner)->peer.uid, request, process); !done) return done.error();
 
     v1::SetSloReply reply;
+    reply.set_note(follow_targets(tsg, by));
+    slo_.fill(tsg.name, *reply.mutable_slo());
+    return reply;
+}
+
+void Registry::on_set_targets(Session& session, uint64_t id, const v1::SetTargetsRequest& request) {
+    // A process may own one name and share another: frames are the one's, steps the other's.
+    std::vector<std::string> names;
+    if (!session.owned.empty()) names.push_back(session.owned);
+    if (!session.attached_name.empty() && session.attached_name != session.owned)
+        names.push_back(session.attached_name);
+    if (names.empty())
+        return reply_error(session, id, {Code::kNotFound, "this process owns and shares no TSG", "see vudactl status"});
+    v1::SetTargetsReply done;
+    for (const std::string& name : names) {
+        const Result<Tsg*> found = splittable(name, session.peer, "slo-refused");
+        if (!found) return reply_error(session, id, found.error());
+        Tsg& tsg = **found;
+        const bool owner = tsg.owner == session.id;
+        const bool steps = shares(session, tsg) && (names.size() == 1 || !owner);
+        const ProcessKey* process = steps ? &session.peer.process : nullptr;
+        v1::SetTargetsRequest part = request;
+        if (names.size() > 1 && !owner) {
+            part.clear_frame_ms();
+            part.clear_frame_miss();
+        } else if (names.size() > 1) {
+            part.Clear();
+            part.set_frame_ms(request.frame_ms());
+            part.set_frame_miss(request.frame_miss());
+        }
+        if (Status set = slo_.set(name, find(tsg.owner)->peer.uid, part, owner, process); !set)
+            return reply_error(session, id, set.error());
+        const std::string note = follow_targets(tsg, {session.peer, session.program, session.id});
+        if (!note.empty()) done.set_note(done.note() + (done.note().empty() ? "" : "; ") + note);
+    }
+    v1::ServerMessage message;
+    *message.mutable_set_targets_reply() = std::move(done);
+    reply(session, id, std::move(message));
+}
+
+// Targets of the name have changed: leaves the quota to the tuner for them, or takes it back. What a person should
+// know.
+std::string Registry::follow_targets(Tsg& tsg, const Writer& by) {
+    std::string note;
     NamedSplit& named = split_of(tsg);
     if (NameTargets* targets = slo_.targets(tsg.name)) {
         const Quota::Kind kind = named.split.quota.kind;
@@ -48,21 +92,20 @@ Result<v1::SetSloReply> Registry::set_slo(const v1::SetSloRequest& request, cons
             targets->automatic = true;
             SplitWish wish = named.wish;
             wish.quota = Quota{Quota::Kind::kAutomatic, 0};
-            reply.set_note(grant_wish(tsg, std::move(wish), by));
+            note = grant_wish(tsg, wish, by);
         } else if (kind == Quota::Kind::kTpcs) {
-            reply.set_note("the quota is fixed at " + std::to_string(named.split.quota.tpcs) + " TPCs: vudactl quota " +
-                           tsg.name + " auto leaves it to the tuner");
+            note = "the quota is fixed at " + std::to_string(named.split.quota.tpcs) + " TPCs: vudactl quota " +
+                   tsg.name + " auto leaves it to the tuner";
         }
     } else if (named.wish.quota && named.wish.quota->kind == Quota::Kind::kAutomatic && named.tuned_for_targets) {
         SplitWish wish = named.wish;
         wish.quota.reset();
-        reply.set_note(grant_wish(tsg, std::move(wish), by));
+        note = grant_wish(tsg, wish, by);
     }
     named.tuned_for_targets = slo_.targets(tsg.name) != nullptr && slo_.targets(tsg.name)->automatic;
     tune(tsg);
     if (hooks_.targets) hooks_.targets();
-    slo_.fill(tsg.name, *reply.mutable_slo());
-    return reply;
+    return note;
 }
 
 // Its steps count: it has channels in the TSG.
@@ -103,7 +146,7 @@ void Registry::tune(Tsg& tsg) {
     NamedSplit& named = split->second;
     SloTuner::View view;
     const bool left_to_it = named.split.quota.kind == Quota::Kind::kAutomatic;
-    if (!left_to_it && slo_.targets(tsg.name) == nullptr && !slo_.runs(tsg.name)) return;
+    if (!left_to_it && slo_.targets(tsg.name) == nullptr && !slo_.runs(tsg.name) && named.portions.empty()) return;
     view.automatic = left_to_it && named.backend && !named.split.levels.empty();
     view.total_tpcs = static_cast<uint32_t>(named.topology.tpcs_size());
     view.levels = named.split.levels;
@@ -117,8 +160,18 @@ void Registry::tune(Tsg& tsg) {
     const std::optional<uint32_t> level = slo_.tick(tsg.name, view, ns_of(clock_()), events);
     for (const tuner::Event& event : events) emit_tuner(tsg, event);
     const std::optional<uint32_t> tuned = view.automatic ? level : std::nullopt;
-    if (tuned == named.tuned) return;
+    std::map<SessionId, Portion> portions;
+    if (const auto* shares = slo_.shares(tsg.name); tuned && shares != nullptr) {
+        for (const tuner::SessionShare& share : *shares) {
+            if (share.counted && share.tpcs < *tuned) portions[share.session] = {share.first_tpc, share.tpcs};
+        }
+    }
+    const bool divided = portions != named.portions;
+    if (tuned == named.tuned && !divided) return;
     named.tuned = tuned;
+    named.portions = std::move(portions);
+    // The same TPCs for all of them together may be other ones for each.
+    if (divided) named.generation = ++last_generation_;
     refresh_split(tsg, nullptr);
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bitset>
 #include <deque>
 #include <functional>
 #include <utility>
@@ -167,24 +168,29 @@ class SloTest : public ::testing::Test {
     // Frames and steps as the split allows, and the daemon's loop.
     void run(std::chrono::milliseconds length) {
         for (const TimePoint until = now_ + length; now_ < until;) {
-            uint32_t tpcs = 64;
+            const auto tpcs_of = [](const Process& process) {
+                const uint32_t tpcs = process.page ? process.split().applied_tpcs : 0;
+                return tpcs == 0 ? 64 : tpcs;
+            };
+            // Frames wait for the TPCs that any of the others has.
+            std::bitset<64> taken;
             for (const Process& process : processes_) {
-                if (process.id != 0 && process.page && process.split().applied_tpcs != 0)
-                    tpcs = process.split().applied_tpcs;
+                if (process.id == 0 || !process.page || process.split().applied_tpcs == 0) continue;
+                taken |= ~std::bitset<64>(process.split().disable[0]);
             }
+            const auto compute = taken.any() ? static_cast<uint32_t>(taken.count()) : 64;
             now_ += registry().drain_interval();
             for (Process& process : processes_) {
                 if (!process.ms || process.id == 0) continue;
                 page::SampleWriter writer(*process.page);
                 while (process.next < ns()) {
-                    const auto duration = static_cast<int64_t>(1e6 * process.ms(tpcs));
+                    const bool frames = process.kind == page::SampleKind::kFrame;
+                    const auto duration = static_cast<int64_t>(1e6 * process.ms(frames ? compute : tpcs_of(process)));
                     const int64_t end = process.next + duration;
                     if (end > ns()) break;
                     writer.push(
                         {process.kind, 0, static_cast<uint64_t>(end + clock_skew_), static_cast<uint64_t>(duration)});
-                    process.next = process.kind == page::SampleKind::kFrame
-                                       ? std::max<int64_t>(end, process.next + 16'666'667)
-                                       : end;
+                    process.next = frames ? std::max<int64_t>(end, process.next + 16'666'667) : end;
                 }
                 writer.set_applied(process.split().generation);
             }
@@ -297,6 +303,111 @@ TEST_F(SloTest, TargetsOfProcesses) {
     other.id = 0;
     run(300ms);
     EXPECT_EQ(tsg().slo().targets_size(), 1);
+}
+
+TEST_F(SloTest, AProcessStatesItsOwn) {
+    Process& owner = renderer(1);
+    Process& cuda = sharer(owner, 2);
+    owner.ms = frame_ms;
+    cuda.ms = step_ms;
+    const auto state = [&](Process& process, double frame_ms, double latency_ms) {
+        v1::ClientMessage message;
+        message.mutable_set_targets()->set_frame_ms(frame_ms);
+        message.mutable_set_targets()->set_latency_ms(latency_ms);
+        say(process, message);
+        return process.take();
+    };
+    EXPECT_TRUE(state(owner, 16.67, 0).has_set_targets_reply());
+    EXPECT_TRUE(state(cuda, 0, 60).has_set_targets_reply());
+    EXPECT_EQ(kept_, 2);
+    EXPECT_TRUE(tsg().partition().automatic());
+    EXPECT_EQ(state(cuda, 16.67, 60).error().code(), 3u) << "frames are the owner's";
+    EXPECT_EQ(state(owner, 0, 60).error().code(), 3u) << "it has no steps";
+    run(5s);
+    EXPECT_EQ(cuda.split().applied_tpcs, 33u);
+    EXPECT_EQ(target(v1::SLO_KIND_FRAME).bound(), 16.67);
+    EXPECT_EQ(target(v1::SLO_KIND_LATENCY, cuda.id).bound(), 60);
+    EXPECT_TRUE(state(cuda, 0, 0).has_set_targets_reply());
+    EXPECT_TRUE(state(owner, 0, 0).has_set_targets_reply());
+    run(100ms);
+    EXPECT_FALSE(tsg().has_slo());
+    EXPECT_FALSE(tsg().partition().automatic());
+    Process& nobody = open(9);
+    EXPECT_EQ(state(nobody, 16.67, 0).error().code(), 5u) << "it owns and shares nothing";
+}
+
+TEST_F(SloTest, AProcessThatOwnsOneNameAndSharesAnother) {
+    Process& owner = renderer(1);
+    Process& both = sharer(owner, 2);
+    v1::ClientMessage registration;
+    registration.mutable_register_request()->set_name("other");
+    registration.mutable_register_request()->set_gpu_uuid(kGpu);
+    say(both, registration);
+    EXPECT_TRUE(both.take().has_register_reply());
+    v1::ClientMessage message;
+    message.mutable_set_targets()->set_frame_ms(20);
+    message.mutable_set_targets()->set_latency_ms(60);
+    both.sent.clear();
+    say(both, message);
+    ASSERT_TRUE(both.take().has_set_targets_reply());
+    const TargetTable& kept = registry().targets();
+    ASSERT_EQ(kept.size(), 2u);
+    EXPECT_EQ(kept.at("other").frames.frame_ms, 20);
+    EXPECT_TRUE(kept.at("other").own.empty());
+    EXPECT_FALSE(kept.at("game").frames.any());
+    EXPECT_EQ(kept.at("game").of(both.peer.process).latency_ms, 60);
+}
+
+TEST_F(SloTest, ComputeIsDividedByWeight) {
+    Process& owner = renderer(1);
+    Process& heavy = sharer(owner, 2);
+    Process& light = sharer(owner, 3);
+    owner.ms = frame_ms;
+    heavy.ms = light.ms = step_ms;
+    v1::SetSloRequest weight;
+    weight.set_name("game");
+    weight.set_weight(2);
+    EXPECT_EQ(registry().set_slo(weight, by()).error().code, Code::kInvalidArgument) << "whose?";
+    weight.set_session_id(heavy.id);
+    ASSERT_TRUE(registry().set_slo(weight, by()));
+    EXPECT_FALSE(tsg().partition().automatic()) << "a weight is no target";
+    ASSERT_TRUE(registry().set_slo(frames(16.67), by()));
+    run(5s);
+    ASSERT_EQ(tsg().partition().applied_tpcs(), 33u);
+    EXPECT_EQ(heavy.split().applied_tpcs, 22u);
+    EXPECT_EQ(light.split().applied_tpcs, 11u);
+    const auto tpcs = [](const Process& process) { return ~std::bitset<64>(process.split().disable[0]); };
+    EXPECT_EQ(tpcs(heavy).count(), 22u);
+    EXPECT_EQ(tpcs(light).count(), 11u);
+    EXPECT_TRUE((tpcs(heavy) & tpcs(light)).none()) << "side by side";
+    ASSERT_EQ(tsg().slo().shares_size(), 2);
+    EXPECT_EQ(tsg().slo().shares(0).weight(), 2);
+    EXPECT_EQ(tsg().slo().shares(0).tpcs(), 22u);
+    EXPECT_GE(count("tuner-shares"), 1u);
+
+    // One that has nothing to do claims nothing.
+    light.ms = nullptr;
+    run(4s);
+    EXPECT_EQ(heavy.split().applied_tpcs, 33u);
+    EXPECT_TRUE(tsg().slo().shares(1).idle());
+    light.ms = step_ms;
+    light.next = ns();
+    run(2s);
+    EXPECT_EQ(heavy.split().applied_tpcs, 22u);
+
+    // Changed live; and by hand everybody has the same TPCs again.
+    weight.set_weight(0.5);
+    ASSERT_TRUE(registry().set_slo(weight, by()));
+    run(1s);
+    EXPECT_EQ(heavy.split().applied_tpcs, 11u);
+    EXPECT_EQ(light.split().applied_tpcs, 22u);
+    v1::SetQuotaRequest quota;
+    quota.set_name("game");
+    quota.set_tpcs(33);
+    ASSERT_TRUE(registry().set_quota(quota, by()));
+    run(100ms);
+    EXPECT_EQ(heavy.split().applied_tpcs, 33u);
+    EXPECT_EQ(light.split().applied_tpcs, 33u);
 }
 
 TEST_F(SloTest, AFixedQuotaIsWatchedOnly) {

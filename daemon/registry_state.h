@@ -21,6 +21,9 @@ struct Registry::Session {
     std::string driver_version;
     uint64_t features = 0;  // that both sides offer
     TimePoint since;
+    TimePoint heard;                 // when it last said anything
+    std::optional<TimePoint> asked;  // Ping went out, and nothing came since
+    bool silent = false;             // an owner that did not answer
 
     std::string owned;  // name it registered; empty: none
     v1::SharingState state = v1::SHARING_STATE_IDLE;
@@ -98,12 +101,13 @@ struct Registry::NamedSplit {
     Uuid gpu;
     SplitWish wish;
     Split split;
-    uint64_t generation = 0;         // of `split`; 0: the split was never anything but the default of a page
-    v1::Topology topology;           // empty: unknown
-    bool backend = false;            // a program that shares can follow a split, or the last one could
-    std::string writer;              // who chose last; empty: nobody
-    std::optional<uint32_t> tuned;   // the tuner's level, while the quota is left to it
-    bool tuned_for_targets = false;  // and that is so because somebody set targets
+    uint64_t generation = 0;                // of `split`; 0: the split was never anything but the default of a page
+    v1::Topology topology;                  // empty: unknown
+    bool backend = false;                   // a program that shares can follow a split, or the last one could
+    std::string writer;                     // who chose last; empty: nobody
+    std::optional<uint32_t> tuned;          // the tuner's level, while the quota is left to it
+    bool tuned_for_targets = false;         // and that is so because somebody set targets
+    std::map<SessionId, Portion> portions;  // of those that get a part of compute's TPCs only, meanwhile
     TimePoint used;
 };
 

@@ -727,6 +727,30 @@ TEST_F(RegistryTest, DeathOfTheOwnerAtEveryStepIsToldToEverybody) {
     }
 }
 
+// A program with one context in the TSG began to attach a second one when an earlier daemon lived.
+TEST_F(RegistryTest, WhatAnEarlierDaemonGrantedComesOnTop) {
+    renderer(1, "game");
+    Process& sharer = open(2);
+    const auto report = [&](uint32_t channels) {
+        v1::ClientMessage message;
+        v1::StateReport& state = *message.mutable_state_report();
+        state.set_state(v1::SHARING_STATE_SHARING);
+        state.set_name("game");
+        state.set_channels_moved(channels);
+        state.set_veid(60);
+        say(sharer, message);
+        return status().tsgs(0).channels();
+    };
+    EXPECT_EQ(report(8), 8u);
+    EXPECT_EQ(report(16), 16u);
+    EXPECT_EQ(info(sharer).channels_moved(), 16u);
+    EXPECT_EQ(report(16), 16u);
+    EXPECT_EQ(report(12), 16u);
+    EXPECT_EQ(report(1000), kChannelsPerTsg);
+    registry_.close_session(sharer.id, {Code::kUnavailable, "died", ""});
+    EXPECT_EQ(status().tsgs(0).channels(), 0u);
+}
+
 TEST_F(RegistryTest, HandlesAreReplacedAndTheOldSetLivesWhileInUse) {
     Process& owner = renderer(1, "game");
     Process& first = open(2);

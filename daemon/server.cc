@@ -12,6 +12,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/fault_point.h"
 #include "daemon/audit.h"
 #include "daemon/driver_facts.h"
 #include "daemon/event_hub.h"
@@ -27,8 +28,11 @@
 namespace vuda::daemon {
 namespace {
 
-constexpr uint64_t kFeatures =
-    v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH | v1::FEATURE_SHARED_PAGE | v1::FEATURE_QUOTA | v1::FEATURE_SLO;
+// Of each kind of the tuner's events in ten seconds. One that finds its level makes some ten decisions; what samples
+// could make it do beyond that is counted.
+constexpr uint32_t kTunerLines = 100;
+constexpr uint64_t kFeatures = v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH | v1::FEATURE_SHARED_PAGE |
+                               v1::FEATURE_QUOTA | v1::FEATURE_SLO | v1::FEATURE_HEARTBEAT;
 
 // The group is looked up once a start and reload: a look-up may ask the network.
 Settings with_admins(Settings settings) {
@@ -80,6 +84,8 @@ struct Server::Impl {
           log_limit(steady_clock()),
           event_log_limit(steady_clock()),
           split_log_limit(steady_clock(), std::chrono::seconds(1)),
+          tuner_log_limit(steady_clock(), std::chrono::seconds(10), kTunerLines),
+          rate(steady_clock()),
           deadline(io),
           drain(io),
           textfile_timer(io),
@@ -136,7 +142,9 @@ struct Server::Impl {
     void say_ready() {
         const std::string text = status_text();
         spdlog::info("vudad {} serves {} and {}", VUDA_VERSION, control->path(), handles->path());
+        VUDA_FAULT_POINT(daemon_serving_before_ready);
         notify.ready(text);
+        VUDA_FAULT_POINT(daemon_ready_said);
         watchdog.start();
         write_textfile_later(Milliseconds(0));
         if (on_ready) on_ready();
@@ -146,12 +154,14 @@ struct Server::Impl {
 
     void load_targets() {
         if (options.state_dir.empty()) return;
+        remove_leftover(targets_path());
         const Result<std::string> text = read_small_file(targets_path(), kTargetsLimit);
         if (!text) {
             if (text.error().code != Code::kNotFound)
                 spdlog::warn("targets are not kept from before: {}", text.error().to_string());
             return;
         }
+        VUDA_FAULT_POINT(daemon_state_read);
         size_t bad = 0;
         registry->load_targets(parse_targets(*text, boot_id(), bad));
         if (bad > 0) spdlog::warn("{}: {} lines that mean nothing here were left out", targets_path(), bad);
@@ -160,6 +170,7 @@ struct Server::Impl {
     // Whoever sets targets must not wait for a disk.
     void keep_targets() {
         if (options.state_dir.empty()) return;
+        VUDA_FAULT_POINT(daemon_targets_changed);
         if (!state) state.emplace("state");
         state->write(targets_path(), to_text(registry->targets(), boot_id()));
     }
@@ -228,6 +239,12 @@ struct Server::Impl {
             static_cast<double>(count.tokens_refused));
         one("vuda_split_changes_total", kCounter, "Changes of what compute may use.",
             static_cast<double>(count.splits));
+        one("vuda_requests_delayed_total", kCounter, "Times that a user who asked too often had to wait.",
+            static_cast<double>(rate.waits()));
+        one("vuda_owners_silent_total", kCounter, "Owners of names that did not answer.",
+            static_cast<double>(count.silences));
+        one("vuda_owners_released_total", kCounter, "Sessions ended because their process did not answer.",
+            static_cast<double>(count.silent_ends));
         v1::StatusReply status;
         registry->fill_status(status);
         add_partition_metrics(text, status, registry->samples());
@@ -240,12 +257,13 @@ struct Server::Impl {
         // What an ordinary client can cause as often as it likes must not fill the journal.
         const std::string& kind = event.kind();
         const bool repeated = kind == "attach-failed" || kind == "faulted" || kind == "partition" ||
-                              kind.starts_with("tuner-") || kind.ends_with("-refused");
+                              kind.starts_with("tuner-") || kind.starts_with("owner-") || kind.ends_with("-refused");
         if (!repeated) {
             audit(event);
-        } else if (const auto held =
-                       (kind == "partition" || kind.starts_with("tuner-") ? split_log_limit : event_log_limit)
-                           .admit(event.peer().uid(), kind.c_str())) {
+        } else if (const auto held = (kind == "partition"          ? split_log_limit
+                                      : kind.starts_with("tuner-") ? tuner_log_limit
+                                                                   : event_log_limit)
+                                         .admit(event.peer().uid(), kind.c_str())) {
             audit(event);
             if (*held > 0)
                 spdlog::warn("{} more {} events of uid {} were not logged", *held, event.kind(), event.peer().uid());
@@ -269,6 +287,8 @@ struct Server::Impl {
     RateLimiter log_limit;
     RateLimiter event_log_limit;
     RateLimiter split_log_limit;  // what a person does is logged, what a loop does is counted
+    RateLimiter tuner_log_limit;  // each decision is logged: there are few
+    RequestRate rate;
     EventHub hub;
     FdReaper reaper;
     uint64_t protocol_errors = 0;
@@ -318,12 +338,15 @@ Status Server::start(std::function<void()> ready, std::function<void(const Error
         Registry::Hooks{[&im](const v1::Event& event) { im.on_event(event); },
                         [&im](std::optional<TimePoint> when) { im.arm(when); }, [&im] { im.keep_targets(); }});
     im.load_targets();
+    im.options.protocol_limits.message_bytes = config.message_bytes;
     im.protocol.emplace(ProtocolContext{*im.registry, im.reaper, im.log_limit, steady_clock(),
                                         im.options.protocol_limits, im.protocol_errors});
-    im.frames.emplace(im.loop, im.handles->fd(), *im.protocol, im.options.peer_reader, im.log_limit);
+    im.rate.set_limit(config.requests_per_s);
+    im.frames.emplace(im.loop, im.handles->fd(), *im.protocol, im.options.peer_reader, im.log_limit, im.rate);
     GrpcServer::Options grpc_options;
+    grpc_options.message_bytes = static_cast<int>(config.message_bytes);
     grpc_options.idle_ms = im.options.grpc_idle_ms;
-    im.grpc.emplace(ControlContext{im.loop, *im.registry, im.hub, im.log_limit, [&im] { return im.info(); },
+    im.grpc.emplace(ControlContext{im.loop, *im.registry, im.hub, im.log_limit, im.rate, [&im] { return im.info(); },
                                    [&im] { return im.metrics(); }, kFeatures},
                     im.control->fd(), im.options.peer_reader, grpc_options);
     im.frames->set_limits(config.connections);
@@ -361,12 +384,15 @@ void Server::reload(const Config& config) {
         spdlog::warn("{} changed; that takes effect at the next start", key);
     }
     im.registry->set_settings(with_admins(config.settings));
+    VUDA_FAULT_POINT(daemon_reload_half);
     im.registry->refresh_splits();
     im.frames->set_limits(config.connections);
     im.grpc->set_limits(config.connections);
     set_log_level(config.log_level);
     im.options.config.settings = config.settings;
+    im.rate.set_limit(config.requests_per_s);
     im.options.config.connections = config.connections;
+    im.options.config.requests_per_s = config.requests_per_s;
     im.options.config.log_level = config.log_level;
     if (im.textfile && im.options.config.metrics_textfile != config.metrics_textfile)
         im.textfile->remove(im.options.config.metrics_textfile);
@@ -381,6 +407,7 @@ void Server::stop(std::function<void()> done) {
     Impl& im = *impl_;
     if (std::exchange(im.stopping, true)) return;
     im.notify.stopping();
+    VUDA_FAULT_POINT(daemon_stopping);
     im.watchdog.stop();
     im.textfile_timer.cancel();
     if (im.textfile) im.textfile->remove(im.options.config.metrics_textfile);
@@ -391,6 +418,7 @@ void Server::stop(std::function<void()> done) {
         server.deadline.cancel();
         server.drain.cancel();
         server.control.reset();
+        VUDA_FAULT_POINT(daemon_socket_removed);
         server.handles.reset();
         spdlog::info("vudad stopped");
         if (done) done();

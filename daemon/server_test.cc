@@ -434,6 +434,60 @@ TEST_F(ServerTest, ConnectionLimits) {
     EXPECT_TRUE(fourth.open().ok());
 }
 
+// How long the flood takes at least is certain; how fast the others are is not, but they need not wait for its end.
+TEST_F(ServerTest, WhoAsksTooFastWaitsAndOthersDoNot) {
+    constexpr int kRequests = 600;
+    start([](ServerOptions& options) { options.config.requests_per_s = 200; });
+    FrameClient fast = client(1);
+    FrameClient other_user = client(2, 1001);
+    ASSERT_TRUE(fast.open().ok());
+    ASSERT_TRUE(other_user.open().ok());
+    const auto begun = std::chrono::steady_clock::now();
+    v1::ClientMessage message;
+    message.mutable_unregister_request()->set_name("nobody");
+    std::thread flood([&] {
+        for (int i = 1; i <= kRequests; ++i) {
+            message.set_id(static_cast<uint64_t>(i));
+            if (!fast.send(message)) return;
+        }
+    });
+    v1::ClientMessage question;
+    question.mutable_unregister_request()->set_name("nobody");
+    for (int i = 0; i < 20; ++i) EXPECT_TRUE(other_user.call(question).ok());
+    for (int i = 0; i < kRequests; ++i) ASSERT_TRUE(fast.receive().ok());
+    flood.join();
+    // A second's worth at once, less what connecting costs; the last turn of the loop may take sixteen on credit.
+    EXPECT_GE(std::chrono::steady_clock::now() - begun, std::chrono::seconds(kRequests - 200 - 32) / 200);
+    EXPECT_EQ(fast.session(), 1u);  // waits, and keeps its session
+    GrpcTestClient control(dir_.file("c"));
+    EXPECT_THAT(control.metrics(), ::testing::Not(HasSubstr("\nvuda_requests_delayed_total 0\n")));
+}
+
+TEST_F(ServerTest, CallsBeyondTheRateAreRefusedInTheEnd) {
+    start([](ServerOptions& options) { options.config.requests_per_s = 1; });
+    // The connection alone is worth more than a second's requests.
+    GrpcTestClient control(dir_.file("c"));
+    EXPECT_EQ(control.detach(77), 8);
+    on_loop([this] {
+        Config config;
+        config.requests_per_s = 0;
+        server_->reload(config);
+    });
+    EXPECT_EQ(control.detach(77), 5);
+}
+
+TEST_F(ServerTest, LargestMessageIsConfigured) {
+    start([](ServerOptions& options) { options.config.message_bytes = 16'384; });
+    const UniqueFd socket = raw();
+    std::string frame;
+    ASSERT_TRUE(append_frame(frame, std::string(16'385, 'x')).ok());
+    ASSERT_TRUE(send_some(socket.get(), frame).ok());
+    const std::vector<v1::Frame> said = until_closed(socket.get());
+    ASSERT_EQ(said.size(), 1u);
+    EXPECT_EQ(said[0].error().code(), static_cast<uint32_t>(Code::kDataLoss));
+    EXPECT_THAT(said[0].error().text(), HasSubstr("outside 1..16384"));
+}
+
 TEST_F(ServerTest, SecondSessionOfAProcessReplacesTheFirst) {
     start();
     FrameClient before = client(1);

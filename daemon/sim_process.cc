@@ -17,6 +17,8 @@
 #include <climits>
 #include <utility>
 
+#include "daemon/readiness.h"
+
 namespace vuda::daemon {
 namespace {
 
@@ -106,9 +108,7 @@ void SimProcess::launch() {
     if (pidfd) pidfd_.assign(pidfd.get(), failed);
     if (!pidfd || failed) return report(errno_error(errno, "pidfd_open"));
     pidfd.release();
-    pidfd_.async_wait(stream_descriptor::wait_read, [this, alive = alive_](const error_code& error) {
-        if (!error && *alive) exited();
-    });
+    wait_exit();
     ready_.assign(reader.release(), failed);
     if (started_) {
         timer_.expires_after(options_.start_limit);
@@ -121,6 +121,15 @@ void SimProcess::launch() {
         });
     }
     read_ready();
+}
+
+void SimProcess::wait_exit() {
+    pidfd_.async_wait(stream_descriptor::wait_read, [this, alive = alive_](const error_code& error) {
+        if (error || !*alive) return;
+        // exited() waits for it.
+        if (!is_ready(pidfd_.native_handle(), POLLIN)) return wait_exit();
+        exited();
+    });
 }
 
 void SimProcess::read_ready() {

@@ -42,6 +42,7 @@ class SimProcess {
 
  private:
     void launch();
+    void wait_exit();
     void read_ready();
     void exited();
     void report(Status status);

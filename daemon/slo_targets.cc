@@ -50,6 +50,17 @@ bool read(const std::vector<std::string_view>& words, size_t first, tuner::Compu
     return true;
 }
 
+// Bounded; the process with the lowest pid goes for a new one.
+template <typename Value>
+void keep(std::map<ProcessKey, Value>& of, const ProcessKey& process, const Value& value, bool any) {
+    if (!any) {
+        of.erase(process);
+        return;
+    }
+    if (!of.contains(process) && of.size() >= kOwnTargets) of.erase(of.begin());
+    of[process] = value;
+}
+
 // One line of the file after its first. False: it says nothing valid.
 bool read_line(const std::vector<std::string_view>& words, bool this_boot, TargetTable& table, NameTargets*& current) {
     if (words[0] == "name") {
@@ -71,6 +82,15 @@ bool read_line(const std::vector<std::string_view>& words, bool this_boot, Targe
         return true;
     }
     if (words[0] == "steps") return read(words, 1, current->steps);
+    if (words[0] == "weight") {
+        ProcessKey key;
+        double weight = 0;
+        if (words.size() != 4 || !read(words[1], key.pid) || !read(words[2], key.unique) || !read(words[3], weight) ||
+            !tuner::validate_weight(weight))
+            return false;
+        if (this_boot && current->weights.size() < kOwnTargets) current->weights[key] = weight;
+        return true;
+    }
     if (words[0] == "process") {
         ProcessKey key;
         tuner::ComputeTarget target;
@@ -91,22 +111,57 @@ const tuner::ComputeTarget& NameTargets::of(const ProcessKey& process) const {
     return found == own.end() ? steps : found->second;
 }
 
+double NameTargets::weight_of(const ProcessKey& process) const {
+    const auto found = weights.find(process);
+    return found == weights.end() ? 1 : found->second;
+}
+
+Status apply(const v1::SetTargetsRequest& request, bool owner, const ProcessKey* process, NameTargets& targets) {
+    const tuner::GraphicsTarget frames{request.frame_ms(), request.frame_miss()};
+    const tuner::ComputeTarget steps{request.latency_ms(), request.latency_miss(), request.throughput()};
+    if (Status valid = frames.validate(); !valid) return valid;
+    if (Status valid = steps.validate(); !valid) return valid;
+    if (request.weight() != 0) {
+        if (Status valid = tuner::validate_weight(request.weight()); !valid) return valid;
+    }
+    if (frames.any() && !owner)
+        return Error{Code::kInvalidArgument, "frame_ms is a target of a renderer that owns a name",
+                     "latency_ms and throughput are compute's"};
+    if ((steps.any() || request.weight() != 0) && process == nullptr)
+        return Error{Code::kInvalidArgument, "latency_ms, throughput and weight are of a process that shares a TSG",
+                     "frame_ms is the renderer's"};
+    if (owner) targets.frames = frames;
+    if (process == nullptr) return {};
+    keep(targets.own, *process, steps, steps.any());
+    keep(targets.weights, *process, request.weight(), request.weight() != 0);
+    return {};
+}
+
 Status apply(const v1::SetSloRequest& request, const ProcessKey* process, NameTargets& targets) {
     const bool frames = request.frame_ms() != 0 || request.frame_miss() != 0;
     const bool steps = request.latency_ms() != 0 || request.latency_miss() != 0 || request.throughput() != 0;
+    const bool weight = request.weight() != 0;
     if (request.clear()) {
-        if (frames || steps) return Error{Code::kInvalidArgument, "clear goes with no target", "clear first, then set"};
+        if (frames || steps || weight)
+            return Error{Code::kInvalidArgument, "clear goes with no target", "clear first, then set"};
         if (process != nullptr) {
             targets.own.erase(*process);
+            targets.weights.erase(*process);
         } else {
             targets.frames = {};
             targets.steps = {};
             targets.own.clear();
+            targets.weights.clear();
         }
         return {};
     }
-    if (!frames && !steps)
+    if (!frames && !steps && !weight)
         return Error{Code::kInvalidArgument, "no target was given", "frame_ms, latency_ms or throughput; or clear"};
+    if (weight && process == nullptr)
+        return Error{Code::kInvalidArgument, "weight is of one session", "name the session"};
+    if (weight) {
+        if (Status valid = tuner::validate_weight(request.weight()); !valid) return valid;
+    }
     if (frames && process != nullptr)
         return Error{Code::kInvalidArgument, "frame_ms is not a target of a compute session",
                      "leave the session out: frames are the owner's"};
@@ -115,21 +170,19 @@ Status apply(const v1::SetSloRequest& request, const ProcessKey* process, NameTa
     if (Status valid = frame_target.validate(); frames && !valid) return valid;
     if (Status valid = step_target.validate(); steps && !valid) return valid;
     if (frames) targets.frames = frame_target;
-    if (!steps) return {};
     if (process == nullptr) {
-        targets.steps = step_target;
-    } else {
-        if (!targets.own.contains(*process) && targets.own.size() >= kOwnTargets)
-            targets.own.erase(targets.own.begin());
-        targets.own[*process] = step_target;
+        if (steps) targets.steps = step_target;
+        return {};
     }
+    if (steps) keep(targets.own, *process, step_target, true);
+    if (weight) keep(targets.weights, *process, request.weight(), true);
     return {};
 }
 
 std::string to_text(const TargetTable& table, std::string_view boot) {
     std::string text = std::string(kFormat) + " " + std::string(kVersion) + " " + std::string(boot) + "\n";
     for (const auto& [name, targets] : table) {
-        if (!targets.any()) continue;
+        if (targets.empty()) continue;
         text += "name " + name + " " + std::to_string(targets.uid) + (targets.automatic ? " auto\n" : " kept\n");
         if (targets.frames.any())
             text += "frames " + text_of(targets.frames.frame_ms) + " " + text_of(targets.frames.miss) + "\n";
@@ -137,6 +190,9 @@ std::string to_text(const TargetTable& table, std::string_view boot) {
         for (const auto& [process, target] : targets.own)
             text += "process " + std::to_string(process.pid) + " " + std::to_string(process.unique) + " " +
                     words_for(target) + "\n";
+        for (const auto& [process, weight] : targets.weights)
+            text += "weight " + std::to_string(process.pid) + " " + std::to_string(process.unique) + " " +
+                    text_of(weight) + "\n";
     }
     return text;
 }
@@ -162,7 +218,7 @@ TargetTable parse_targets(std::string_view text, std::string_view boot, size_t& 
         if (words.empty()) continue;
         if (!known || !read_line(words, this_boot, table, current)) ++bad_lines;
     }
-    std::erase_if(table, [](const auto& entry) { return !entry.second.any(); });
+    std::erase_if(table, [](const auto& entry) { return entry.second.empty(); });
     return table;
 }
 

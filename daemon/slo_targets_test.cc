@@ -44,6 +44,64 @@ TEST(SloTargets, EachSideByItself) {
     EXPECT_FALSE(targets.any());
 }
 
+v1::SetTargetsRequest stated(double frame_ms, double latency_ms, double weight) {
+    v1::SetTargetsRequest request;
+    request.set_frame_ms(frame_ms);
+    request.set_latency_ms(latency_ms);
+    request.set_weight(weight);
+    return request;
+}
+
+TEST(SloTargets, WeightsOfProcesses) {
+    const ProcessKey process{7, 70};
+    NameTargets targets;
+    v1::SetSloRequest request;
+    request.set_weight(2);
+    EXPECT_FALSE(apply(request, nullptr, targets)) << "of which process?";
+    ASSERT_TRUE(apply(request, &process, targets));
+    EXPECT_EQ(targets.weight_of(process), 2);
+    EXPECT_EQ(targets.weight_of({8, 80}), 1);
+    EXPECT_FALSE(targets.any()) << "a weight is no target";
+    EXPECT_FALSE(targets.empty()) << "but is kept";
+    ASSERT_TRUE(apply(steps(10, 0, 0), &process, targets));
+    EXPECT_EQ(targets.weight_of(process), 2) << "a target leaves it as it is";
+    for (const double bad : {-1.0, 1e-9, 1e9, std::numeric_limits<double>::quiet_NaN()}) {
+        request.set_weight(bad);
+        EXPECT_FALSE(apply(request, &process, targets)) << bad;
+    }
+    EXPECT_EQ(targets.weight_of(process), 2);
+    request.set_weight(0);
+    request.set_clear(true);
+    ASSERT_TRUE(apply(request, &process, targets));
+    EXPECT_TRUE(targets.empty());
+}
+
+TEST(SloTargets, AProcessStatesAllOfItsOwn) {
+    const ProcessKey process{7, 70};
+    NameTargets targets;
+    ASSERT_TRUE(apply(steps(50, 0.01, 0), nullptr, targets));
+    ASSERT_TRUE(apply(stated(16, 0, 0), true, nullptr, targets));
+    ASSERT_TRUE(apply(stated(0, 10, 3), false, &process, targets));
+    EXPECT_EQ(targets.frames.frame_ms, 16) << "it is the owner's";
+    EXPECT_EQ(targets.of(process).latency_ms, 10);
+    EXPECT_EQ(targets.weight_of(process), 3);
+    EXPECT_EQ(targets.of({8, 80}).latency_ms, 50) << "others keep the name's";
+    // What is left out is none.
+    ASSERT_TRUE(apply(stated(0, 20, 0), false, &process, targets));
+    EXPECT_EQ(targets.weight_of(process), 1);
+    ASSERT_TRUE(apply(stated(0, 0, 0), false, &process, targets));
+    EXPECT_EQ(targets.of(process).latency_ms, 50);
+    ASSERT_TRUE(apply(stated(0, 0, 0), true, nullptr, targets));
+    EXPECT_FALSE(targets.frames.any());
+    // A side that it has not.
+    EXPECT_THAT(apply(stated(16, 0, 0), false, &process, targets).error().to_string(), HasSubstr("frame_ms"));
+    EXPECT_THAT(apply(stated(0, 10, 0), true, nullptr, targets).error().to_string(), HasSubstr("latency_ms"));
+    EXPECT_THAT(apply(stated(0, 0, 2), true, nullptr, targets).error().to_string(), HasSubstr("weight"));
+    EXPECT_THAT(apply(stated(-1, 0, 0), true, &process, targets).error().to_string(), HasSubstr("frame_ms"));
+    EXPECT_THAT(apply(stated(0, 0, -2), true, &process, targets).error().to_string(), HasSubstr("weight"));
+    EXPECT_EQ(targets.steps.latency_ms, 50);
+}
+
 TEST(SloTargets, BadOnesChangeNothing) {
     const ProcessKey process{7, 70};
     NameTargets targets;
@@ -92,6 +150,8 @@ TargetTable sample() {
     game.frames = {16.67, 0.01};
     game.steps = {33.3, 0.05, 12.5};
     game.own[{4711, 1234567890123}] = {0, 0, 500};
+    game.weights[{4712, 5}] = 2.5;
+    table["weights.only"].weights[{1, 2}] = 0.5;
     table["other.name-1"].steps = {1e-3, 0, 0};
     return table;
 }
@@ -105,6 +165,9 @@ TEST(SloTargets, FileKeepsEverything) {
     EXPECT_EQ(read.at("game").uid, 1000u);
     EXPECT_TRUE(read.at("game").automatic);
     EXPECT_EQ(read.at("game").of({4711, 1234567890123}).throughput, 500);
+    EXPECT_EQ(read.at("game").weight_of({4712, 5}), 2.5);
+    EXPECT_EQ(read.at("weights.only").weight_of({1, 2}), 0.5);
+    EXPECT_FALSE(parse_targets(text, "boot-2", bad).contains("weights.only"));
     // Process numbers of another boot are other processes.
     EXPECT_TRUE(parse_targets(text, "boot-2", bad).at("game").own.empty());
     EXPECT_EQ(bad, 0u);
@@ -118,11 +181,12 @@ TEST(SloTargets, BadLinesAreLeftOut) {
     EXPECT_EQ(bad, 3u);
     const TargetTable read = parse_targets(
         "vuda-targets 1 b\nframes 1 0\nname ../x 1 auto\nframes 10 0\nname game 1 auto\nframes 10 0\nframes nan 0\n"
-        "frames -1 0\nframes 1e999 0\nsteps 1 2 3\nprocess x 1 1 0 0\nsteps\nzz\n\nname n 99999999999 auto\n",
+        "frames -1 0\nframes 1e999 0\nsteps 1 2 3\nprocess x 1 1 0 0\nsteps\nzz\nweight 1 2 -3\nweight 1 2\n\nname n "
+        "99999999999 auto\n",
         "b", bad);
     ASSERT_EQ(read.size(), 1u);
     EXPECT_EQ(read.at("game").frames.frame_ms, 10);
-    EXPECT_EQ(bad, 11u);
+    EXPECT_EQ(bad, 13u);
 }
 
 TEST(SloTargets, AnyBytesAreSurvived) {

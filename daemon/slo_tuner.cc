@@ -56,22 +56,37 @@ void SloTuner::close(const std::string& name) {
     if (const auto found = running_.find(name); found != running_.end()) running_.erase(found);
 }
 
-Status SloTuner::set(const std::string& name, uid_t uid, const v1::SetSloRequest& request, const ProcessKey* process) {
+template <typename Change>
+Status SloTuner::change(const std::string& name, uid_t uid, Change change) {
     NameTargets targets;
-    if (const NameTargets* before = this->targets(name)) targets = *before;
+    if (const auto before = table_.find(name); before != table_.end()) targets = before->second;
     targets.uid = uid;
-    if (Status done = apply(request, process, targets); !done) return done;
-    if (targets.any()) {
-        table_[name] = std::move(targets);
-    } else {
+    if (Status done = change(targets); !done) return done;
+    if (targets.empty()) {
         table_.erase(name);
+    } else {
+        table_[name] = std::move(targets);
     }
     return {};
 }
 
+Status SloTuner::set(const std::string& name, uid_t uid, const v1::SetSloRequest& request, const ProcessKey* process) {
+    return change(name, uid, [&](NameTargets& targets) { return apply(request, process, targets); });
+}
+
+Status SloTuner::set(const std::string& name, uid_t uid, const v1::SetTargetsRequest& request, bool owner,
+                     const ProcessKey* process) {
+    return change(name, uid, [&](NameTargets& targets) { return apply(request, owner, process, targets); });
+}
+
 NameTargets* SloTuner::targets(std::string_view name) {
     const auto found = table_.find(name);
-    return found == table_.end() ? nullptr : &found->second;
+    return found == table_.end() || !found->second.any() ? nullptr : &found->second;
+}
+
+const std::vector<tuner::SessionShare>* SloTuner::shares(std::string_view name) const {
+    const auto found = running_.find(name);
+    return found == running_.end() ? nullptr : &found->second.tuner.decision().shares;
 }
 
 void SloTuner::take_frame(const std::string& name, const page::Sample& sample, int64_t now) {
@@ -127,6 +142,7 @@ void SloTuner::sync(Running& running, const NameTargets* targets, const View& vi
             running.sessions[sharer.session].process = sharer.process;
         }
         (void)tuner.set_compute_target(sharer.session, wanted.of(sharer.process), now);
+        (void)tuner.set_weight(sharer.session, wanted.weight_of(sharer.process), now);
     }
 }
 
@@ -149,7 +165,9 @@ std::optional<uint32_t> SloTuner::tick(const std::string& name, const View& view
     }
     Running& running = found->second;
     running.automatic = view.automatic;
-    sync(running, wanted, view, now);
+    // Weights count without any target too.
+    const auto kept = table_.find(name);
+    sync(running, kept == table_.end() ? nullptr : &kept->second, view, now);
     running.tuner.add(now, running.pending);
     running.pending.clear();
     if (running.to_be_applied && view.in_force) {
@@ -161,7 +179,7 @@ std::optional<uint32_t> SloTuner::tick(const std::string& name, const View& view
     if (level != before) running.to_be_applied = true;
     for (tuner::Event& event : running.tuner.take_events()) {
         if (event.kind == tuner::EventKind::kLevel) running.last_change = event.text();
-        events.push_back(std::move(event));
+        events.push_back(event);
     }
     return level;
 }
@@ -170,7 +188,7 @@ bool SloTuner::fill(std::string_view name, v1::SloInfo& out) const {
     const auto table = table_.find(name);
     const auto found = running_.find(name);
     if (found == running_.end()) {
-        if (table == table_.end()) return false;
+        if (table == table_.end() || !table->second.any()) return false;
         const NameTargets& targets = table->second;
         if (targets.frames.any()) add_untold(out, v1::SLO_KIND_FRAME, targets.frames.frame_ms, targets.frames.miss);
         if (targets.steps.latency_ms > 0)
@@ -186,6 +204,17 @@ bool SloTuner::fill(std::string_view name, v1::SloInfo& out) const {
     out.set_holding(decision.holding);
     out.set_infeasible(decision.infeasible);
     out.set_last_change(running.last_change);
+    for (const tuner::SessionShare& share : decision.shares) {
+        v1::SloShare& told = *out.add_shares();
+        told.set_session_id(share.session);
+        told.set_tpcs(share.tpcs);
+        told.set_idle(!share.counted);
+        const auto known = running.sessions.find(share.session);
+        if (known != running.sessions.end() && table != table_.end())
+            told.set_weight(table->second.weight_of(known->second.process));
+        else
+            told.set_weight(1);
+    }
     for (const tuner::TargetReport& report : decision.targets) {
         v1::SloTarget& target = *out.add_targets();
         target.set_kind(to_proto(report.kind));

@@ -37,6 +37,8 @@ class SloTuner {
 
     // `process` as for apply(). A name without any target is forgotten.
     Status set(const std::string& name, uid_t uid, const v1::SetSloRequest& request, const ProcessKey* process);
+    Status set(const std::string& name, uid_t uid, const v1::SetTargetsRequest& request, bool owner,
+               const ProcessKey* process);
     // Null: no target.
     NameTargets* targets(std::string_view name);
     const TargetTable& table() const { return table_; }
@@ -53,6 +55,8 @@ class SloTuner {
     // The level that compute should have, once that is known. `events`: what happened, appended.
     std::optional<uint32_t> tick(const std::string& name, const View& view, int64_t now,
                                  std::vector<tuner::Event>& events);
+    // How the level is divided among the processes that share the name; null: nothing is tuned.
+    const std::vector<tuner::SessionShare>* shares(std::string_view name) const;
     bool running() const { return !running_.empty(); }
     bool runs(std::string_view name) const { return running_.contains(name); }
 
@@ -75,6 +79,8 @@ class SloTuner {
         bool to_be_applied = false;  // the level changed and is not in force everywhere
         std::string last_change;
     };
+    template <typename Change>
+    Status change(const std::string& name, uid_t uid, Change change);
     static void sync(Running& running, const NameTargets* targets, const View& view, int64_t now);
 
     TargetTable table_;

@@ -50,7 +50,7 @@ Result<UniqueFd> connect_as(const std::string& path, const Role& role);
 // A process on the handle socket.
 class FrameClient {
  public:
-    FrameClient(std::string path, Role role = {}) : path_(std::move(path)), role_(role) {}
+    explicit FrameClient(std::string path, Role role = {}) : path_(std::move(path)), role_(role) {}
 
     void set_program(const std::string& program) { program_ = program; }
     void set_features(uint64_t features) { features_ = features; }

@@ -16,6 +16,9 @@ namespace vuda::daemon {
 // name. The file has mode 0644. Errors: those of open(2), write(2) and rename(2).
 Status write_textfile(const std::string& path, const std::string& text);
 
+// Removes PATH.tmp, which a daemon that was killed in the middle of write_textfile() has left.
+void remove_leftover(const std::string& path);
+
 // A thread of its own: the folder may lie on a disk that hangs, and the loop must not.
 class TextfileWriter {
  public:
@@ -25,7 +28,8 @@ class TextfileWriter {
     TextfileWriter& operator=(const TextfileWriter&) = delete;
     ~TextfileWriter();  // after the write under way
 
-    // Returns at once. What has not been written yet is replaced. A failure is logged when it is a new one.
+    // Returns at once. What has not been written yet is replaced; what cannot be written is tried again every second
+    // until it can, or is replaced. A failure is logged when it is a new one, and so is its end.
     void write(const std::string& path, std::string text);
     // Removes the file instead: numbers of a daemon that has ended would be taken for news.
     void remove(const std::string& path);
@@ -40,7 +44,9 @@ class TextfileWriter {
     std::condition_variable changed_;
     std::map<std::string, Text> jobs_;  // by path
     bool ending_ = false;
-    std::string last_failure_;  // of the thread
+    // The thread's own.
+    std::map<std::string, Text> failed_;
+    std::string last_failure_;
     std::thread thread_;
 };
 

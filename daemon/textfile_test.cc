@@ -4,9 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
+#include <thread>
 
 #include "daemon/test_support.h"
 
@@ -18,6 +21,16 @@ std::string content(const std::string& path) {
     std::ostringstream text;
     text << in.rdbuf();
     return text.str();
+}
+
+// For what another thread writes.
+bool holds_in_time(const std::function<bool()>& condition) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!condition()) {
+        if (std::chrono::steady_clock::now() >= deadline) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return true;
 }
 
 TEST(Textfile, ReplacesTheFileAsAWhole) {
@@ -60,6 +73,29 @@ TEST(Textfile, LinkInItsPlaceIsNotFollowed) {
     std::filesystem::create_symlink(dir.file("victim"), dir.file("m.tmp"));
     EXPECT_FALSE(write_textfile(dir.file("m"), "x"));
     EXPECT_EQ(content(dir.file("victim")), "keep");
+}
+
+TEST(Textfile, WhatAKilledDaemonLeftIsRemoved) {
+    const TempDir dir;
+    std::ofstream(dir.file("m")) << "whole";
+    std::ofstream(dir.file("m.tmp")) << "par";
+    remove_leftover(dir.file("m"));
+    EXPECT_FALSE(std::filesystem::exists(dir.file("m.tmp")));
+    EXPECT_EQ(content(dir.file("m")), "whole");
+    remove_leftover(dir.file("none"));
+}
+
+TEST(Textfile, WriterTriesAgainUntilItCan) {
+    const TempDir dir;
+    const std::string path = dir.file("later/m");
+    TextfileWriter writer;
+    writer.write(path, "kept");
+    writer.write(dir.file("mark"), "");
+    // Names go in order, and "later/m" comes before "mark": it has failed by now.
+    ASSERT_TRUE(holds_in_time([&] { return std::filesystem::exists(dir.file("mark")); }));
+    EXPECT_FALSE(std::filesystem::exists(path));
+    std::filesystem::create_directory(dir.file("later"));
+    EXPECT_TRUE(holds_in_time([&] { return content(path) == "kept"; }));
 }
 
 TEST(Textfile, WriterWritesTheNewestAndRemoves) {

@@ -28,6 +28,15 @@ TUNED_METRICS = ("frame_miss", "hold_s", "decisions", "reversals", "compute_tpcs
 CORUN_CASES = ("two-process", "one-process", "two-process-user")
 CORUN_CONFIGS = ("alone-renderer", "alone-compute", "time-slicing", "shared")
 
+ROBUSTNESS_KEYS = ("experiment", "date", "machine", "load", "commit", "command", "rows")
+ROBUSTNESS_ROW_KEYS = ("name", "value", "unit", "limit", "command")
+# What has to be reached has to be there.
+ROBUSTNESS_MUST = (
+    "ready-max", "idle-cpu", "idle-rss", "rss-1000", "register-p50-100", "register-p99-100", "attach-p50-100", "attach-p99-100",
+    "release-p99-killed", "release-p99-stopped", "release-p99-zombie", "silent-released-max", "stall-register-p99", "stall-attach-p99",
+    "soak-operations", "soak-rss-growth", "soak-fd-growth", "soak-left-behind",
+)
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*\Z")
 _METRIC = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*\Z")
 _COMMIT = re.compile(r"[0-9a-f]{7,40}(-dirty)?\Z")
@@ -111,14 +120,46 @@ def check_row(where, experiment, row):
     return faults
 
 
-def check_document(document, name):
-    """All faults of one parsed result file; `name` is the file's name without .json."""
-    faults = _check_keys(name, document, KEYS)
+def check_robustness(document, name):
+    """robustness.json: one figure a row, each with its limit and the command that makes it."""
+    faults = _check_keys(name, document, ROBUSTNESS_KEYS)
     if faults:
         return faults
-    for key in ("experiment", "gpu", "driver", "cuda", "command"):
+    for key in ("machine", "command"):
         if not isinstance(document[key], str) or not document[key].strip():
             faults.append(f"{name}: {key} is not a text with something in it")
+    faults += check_origin(document, name)
+    load = document["load"]
+    if not isinstance(load, list) or len(load) != 2 or not all(_is_number(value) and value >= 0 for value in load):
+        faults.append(f"{name}: load is not two load averages, before and after")
+    if not isinstance(document["rows"], list) or not document["rows"]:
+        return faults + [f"{name}: rows is not a list with something in it"]
+    seen = set()
+    for number, row in enumerate(document["rows"], 1):
+        where = f"{name}, row {number}"
+        shape = _check_keys(where, row, ROBUSTNESS_ROW_KEYS)
+        if shape:
+            faults += shape
+            continue
+        for key in ("name", "unit", "command"):
+            if not isinstance(row[key], str) or not row[key].strip():
+                faults.append(f"{where}: {key} is not a text with something in it")
+        if not _is_number(row["value"]):
+            faults.append(f"{where}: value is not a finite number")
+        elif row["limit"] is not None and not _is_number(row["limit"]):
+            faults.append(f"{where}: limit is neither a number nor null")
+        elif row["limit"] is not None and row["value"] > row["limit"]:
+            faults.append(f"{where}: {row['name']} is {row['value']} {row['unit']}, above its limit of {row['limit']}")
+        if row["name"] in seen:
+            faults.append(f"{where}: {row['name']} is there twice")
+        seen.add(row["name"])
+    faults += [f"{name}: the figure '{figure}' is missing" for figure in ROBUSTNESS_MUST if figure not in seen]
+    return faults
+
+
+def check_origin(document, name):
+    """Keys that every file has: which experiment, when, of what."""
+    faults = []
     if document["experiment"] != name:
         faults.append(f"{name}: experiment {document['experiment']!r} is not the file's name")
     try:
@@ -127,6 +168,20 @@ def check_document(document, name):
         faults.append(f"{name}: date {document['date']!r} is not YYYY-MM-DD")
     if not isinstance(document["commit"], str) or not _COMMIT.match(document["commit"]):
         faults.append(f"{name}: commit {document['commit']!r} is not a commit's hash")
+    return faults
+
+
+def check_document(document, name):
+    """All faults of one parsed result file; `name` is the file's name without .json."""
+    if name == "robustness":
+        return check_robustness(document, name)
+    faults = _check_keys(name, document, KEYS)
+    if faults:
+        return faults
+    for key in ("experiment", "gpu", "driver", "cuda", "command"):
+        if not isinstance(document[key], str) or not document[key].strip():
+            faults.append(f"{name}: {key} is not a text with something in it")
+    faults += check_origin(document, name)
     if not _is_count(document["runs"]) or document["runs"] == 0:
         faults.append(f"{name}: runs is not a positive count")
     if not isinstance(document["rows"], list) or not document["rows"]:

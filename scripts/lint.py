@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """clang-tidy over everything that is not a test, as the clang build tree (preset asan) compiles it.
 
-  scripts/lint.py build/asan            bug-finding checks, target by target; and every source compiles alone
+  scripts/lint.py build/asan            bug-finding checks, target by target
+  scripts/lint.py build/asan --alone    every source compiles alone
   scripts/lint.py build/asan --deep     clang's path-sensitive analyzer as well, source by source: about half an hour on two cores
 
 The tree compiles a target's sources as one unit, which makes the checks of .clang-tidy some six times cheaper than file by file. Two things
@@ -52,6 +53,7 @@ def run(command, directory):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--alone", action="store_true")
     parser.add_argument("--deep", action="store_true")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--tidy", default="clang-tidy-14")
@@ -68,7 +70,7 @@ def main():
         compiler = without_output(entry["command"])
         for source in sources:
             alone.append({"directory": entry["directory"], "file": str(source), "arguments": [*compiler, "-c", str(source)]})
-        if not args.deep:
+        if not args.deep and not args.alone:
             tidy = [args.tidy, "-p", build, "--quiet", f"--config-file={ROOT}/.clang-tidy", f"--checks={UNIT_CHECKS}", unit]
             work.append((str(unit.relative_to(build)) if unit.is_relative_to(build) else str(unit.relative_to(ROOT)), tidy, entry["directory"]))
     if not alone:
@@ -80,7 +82,7 @@ def main():
         files = build / "lint"
         files.mkdir(exist_ok=True)
         (files / "compile_commands.json").write_text(json.dumps(alone, indent=1))
-    for entry in alone:
+    for entry in alone if args.deep or args.alone else ():
         if args.deep:
             command = [args.tidy, "-p", build / "lint", "--quiet", entry["file"]]
         else:

@@ -2,9 +2,9 @@
 # Installs what a fresh Debian 12 lacks, builds, and runs the tests that need no GPU.
 #
 #   scripts/test.sh            release build, all tests without a GPU                  (the everyday check)
-#   scripts/test.sh --ci       also formatting, ASan and UBSan, fuzzing            (what CI runs)
-#   scripts/test.sh --all      also TSan, lint and the static analyzer             (before a release)
-#   scripts/test.sh STEP...    only these: packages format release asan tsan lint fuzz analyze
+#   scripts/test.sh --ci       also formatting, ASan and UBSan, clang-tidy, fuzzing, TSan     (what CI runs)
+#   scripts/test.sh --all      also every source alone, and the static analyzer               (before a release)
+#   scripts/test.sh STEP...    only these: packages format release asan lint fuzz tsan alone analyze
 #
 # Build trees are kept in build/PRESET and objects in ccache, so a second run is short. VUDA_FUZZ_SECONDS: how long each fuzzer runs (60).
 set -euo pipefail
@@ -70,6 +70,11 @@ step_lint() {
     python3 scripts/lint.py build/asan --jobs "$jobs"
 }
 
+step_alone() {
+    build asan
+    python3 scripts/lint.py build/asan --alone --jobs "$jobs"
+}
+
 step_analyze() {
     build asan
     python3 scripts/lint.py build/asan --deep --jobs "$jobs"
@@ -77,9 +82,10 @@ step_analyze() {
 
 step_fuzz() {
     build asan
+    # Twice as many as there are processors: each gets its time by the clock, and those of sockets wait much of it.
     # New inputs stay in the build tree; a crash or a worthwhile one is added to the checked-in corpus by hand.
     # shellcheck disable=SC2016
-    xargs -P "$jobs" -L 1 bash -c '
+    xargs -P $((2 * jobs)) -L 1 bash -c '
         set -euo pipefail
         mkdir -p "build/asan/corpus/$0"
         log="build/asan/corpus/$0.log"
@@ -108,8 +114,8 @@ finish() {
 
 steps=("$@")
 [ ${#steps[@]} -gt 0 ] || steps=(packages release)
-[ "${steps[0]}" != --ci ] || steps=(packages format release asan fuzz)
-[ "${steps[0]}" != --all ] || steps=(packages format release asan tsan lint fuzz analyze)
+[ "${steps[0]}" != --ci ] || steps=(packages format release asan lint fuzz tsan)
+[ "${steps[0]}" != --all ] || steps=(packages format release asan lint fuzz tsan alone analyze)
 for step in "${steps[@]}"; do
     declare -F "step_$step" >/dev/null || { echo "unknown step '$step'" >&2; sed -n '2,9p' "$0" >&2; exit 64; }
 done

@@ -91,6 +91,7 @@ int record(const std::string& output, bool force, std::vector<std::string>& comm
     ::setenv("LD_PRELOAD", with_library(list ? list : "", recorder).c_str(), 1);
     ::setenv("VUDA_TRACE_OUT", path.c_str(), 1);
     std::vector<char*> argv;
+    argv.reserve(command.size() + 1);
     for (std::string& word : command) argv.push_back(word.data());
     argv.push_back(nullptr);
     // In place of this process: the command's exit status and signals are the caller's, unchanged.

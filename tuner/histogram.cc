@@ -10,7 +10,7 @@ namespace vuda::tuner {
 size_t LogHistogram::bin_of(int64_t duration_ns) {
     if (duration_ns < (int64_t{1} << kFirstOctave)) return 0;
     const auto value = static_cast<uint64_t>(duration_ns);
-    const int octave = std::bit_width(value) - 1;
+    const int octave = static_cast<int>(std::bit_width(value)) - 1;
     if (octave >= kFirstOctave + kOctaves) return kBins - 1;
     const auto sub = static_cast<size_t>(value >> (octave - 4)) & (kBinsPerOctave - 1);
     return static_cast<size_t>(octave - kFirstOctave) * kBinsPerOctave + sub;

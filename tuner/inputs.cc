@@ -260,6 +260,7 @@ Status Tuner::Impl::set_weight(SessionId id, double weight, TimeNs now) {
     if (it == sessions_.end()) return Error{Code::kNotFound, "no session " + std::to_string(id) + " is attached", {}};
     if (Status valid = validate_weight(weight); !valid) return valid;
     advance_clock(now);
+    if (it->second.weight == weight) return {};
     it->second.weight = weight;
     update_shares();
     return {};

@@ -192,7 +192,9 @@ void Tuner::Impl::optimise() {
     Event why = event(EventKind::kLevel);
     size_t to = better_known();
     why.cause = Cause::kSlack;
-    if (to == kNoLevel) {
+    // Where a miss has just led to, the targets shall first be held for a while.
+    const bool rescued = last_alarm_ >= 0 && last_alarm_ >= level_since_ && now_ - level_since_ < kProbeDwell;
+    if (to == kNoLevel && !rescued) {
         to = better_probe();
         why.cause = Cause::kProbe;
     }

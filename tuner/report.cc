@@ -1,5 +1,6 @@
 // What a person sees: each target, what was attained, and its state.
 #include <algorithm>
+#include <cmath>
 
 #include "tuner/impl.h"
 
@@ -43,7 +44,7 @@ void Tuner::Impl::set_state(TargetState& state, TargetState next, const TargetRe
     changed.allowed_miss = report.allowed_miss;
     changed.observed = report.attained;
     changed.samples = report.samples;
-    changed.misses = static_cast<uint64_t>(report.miss * static_cast<double>(report.samples) + 0.5);
+    changed.misses = static_cast<uint64_t>(std::llround(report.miss * static_cast<double>(report.samples)));
     state = next;
     push(changed);
 }

@@ -7,7 +7,8 @@
 
 namespace vuda::tuner {
 
-inline constexpr TimeNs kDwell = 400 * kMs;  // after a change, before the next one that nothing forces
+inline constexpr TimeNs kDwell = 400 * kMs;     // after a change, before the next one that nothing forces
+inline constexpr TimeNs kProbeDwell = kSecond;  // likewise after a miss, before a level that nothing is known of
 inline constexpr TimeNs kOptimiseEvery = 100 * kMs;
 inline constexpr TimeNs kLongestDwell = 30 * kSecond;  // it doubles with each reversal up to here
 inline constexpr TimeNs kCompromiseDwell = 5 * kSecond;

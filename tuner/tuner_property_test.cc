@@ -170,6 +170,49 @@ TEST(TunerPropertyTest, RandomHistories) {
     }
 }
 
+// Targets that change every 100 ms, valid or not, a process that never says anything, and a million samples at one
+// time.
+TEST(TunerPropertyTest, FlappingTargetsAndBurstsOfAMillion) {
+    for (uint64_t seed = 1; seed <= 5; ++seed) {
+        SCOPED_TRACE(seed);
+        Fuzz fuzz(seed);
+        TimeNs now = kSecond;
+        Tuner tuner = *Tuner::make(Ladder{{8, 16, 24, 32, 40, 48, 56}, 64}, now, 32);
+        const std::set<SessionId> sessions = {1, 2};  // 2 sends no sample
+        for (const SessionId id : sessions) ASSERT_TRUE(tuner.add_session(id, now));
+        std::vector<Sample> samples;
+        for (int tick = 0; tick < 50 * 20; ++tick) {
+            now += 20 * kMs;
+            if (tick % 5 == 0) {
+                const bool wild = fuzz.one_in(4);
+                const double ms = wild ? fuzz.number(0.1, 1e4) : tick % 10 == 0 ? 5 : 500;
+                const bool set = tuner.set_graphics_target({ms, 0.01}, now).ok();
+                if (set) {
+                    ASSERT_TRUE(std::isfinite(ms) && ms >= 0);
+                }
+                for (const SessionId id : sessions)
+                    (void)tuner.set_compute_target(id, {fuzz.one_in(3) ? 0 : ms, 0, fuzz.number(1, 1e6)}, now);
+            }
+            samples.clear();
+            const size_t burst = tick % 400 == 399 ? 1'000'000 : 2;
+            for (size_t i = 0; i < burst; ++i) {
+                const bool frame = i % 2 == 0;
+                const auto duration = static_cast<int64_t>(1e6 * (5 + 10 * fuzz.uniform()));
+                samples.push_back({frame ? SampleKind::kFrame : SampleKind::kStep, frame ? kGraphicsSide : SessionId{1},
+                                   now - static_cast<TimeNs>(i % 20) * kMs, duration});
+            }
+            tuner.add(now, samples);
+            ASSERT_NO_FATAL_FAILURE(expect_sane(tuner, tuner.tick(now), sessions));
+            for (const Event& event : tuner.take_events()) ASSERT_NO_FATAL_FAILURE(expect_sane(event));
+            for (const TargetReport& target : tuner.decision().targets) {
+                if (target.session == 2) {
+                    ASSERT_EQ(target.state, TargetState::kNoData);
+                }
+            }
+        }
+    }
+}
+
 // Random shapes of both sides, monotonic or not, steady loads: no oscillation, and where some level holds the target
 // with room the tuner gets to one.
 TEST(TunerPropertyTest, RandomScenesSettle) {

@@ -91,6 +91,25 @@ TEST_F(TunerTest, StepsUpAtOnceWhenComputeMisses) {
     EXPECT_EQ(plant.run(tuner, 20 * kSecond).level, 33u);
 }
 
+TEST_F(TunerTest, TriesNothingUnknownRightAfterAMiss) {
+    Tuner tuner = make(11);
+    ASSERT_TRUE(tuner.set_graphics_target({16.67, 0.01}, plant.clock()));
+    ASSERT_TRUE(tuner.set_compute_target(1, {0, 0, 30}, plant.clock()));
+    plant.run(tuner, 10 * kSecond);
+    TimeNs missed = -1;
+    size_t probes = 0;
+    for (const Event& event : tuner.take_events()) {
+        if (event.kind != EventKind::kLevel) continue;
+        if (event.cause == Cause::kComputeMiss || event.cause == Cause::kGraphicsMiss || event.cause == Cause::kSearch)
+            missed = event.time;
+        if (event.cause != Cause::kProbe) continue;
+        ++probes;
+        EXPECT_GE(event.time - missed, kSecond) << event.text();
+    }
+    EXPECT_GE(missed, 0) << "11 TPCs make 21 steps a second";
+    EXPECT_GE(probes, 1u) << "and 22 TPCs leave room";
+}
+
 TEST_F(TunerTest, HoldsAThroughputFloor) {
     Tuner tuner = make(11);
     ASSERT_TRUE(tuner.set_compute_target(1, {0, 0, 60}, plant.clock()));

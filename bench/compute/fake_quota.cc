@@ -1,4 +1,5 @@
-// Stands in for libvuda.so in a test of quota_changes.h: a change is in force at the second look after it.
+// Stands in for libvuda.so in tests of quota_changes.h (a change is in force at the second look after it) and
+// launch_watch.h.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -9,6 +10,7 @@ namespace {
 
 uint64_t g_changes = 0;
 int g_looks = 2;
+uint64_t g_watched[2] = {};
 
 }  // namespace
 
@@ -29,6 +31,12 @@ extern "C" {
     std::strncpy(partition->reason, "as the test wants", sizeof partition->reason - 1);
     return VUDA_OK;
 }
+
+[[gnu::visibility("default")]] int vuda_private_watch_launches(int on) {
+    ++g_watched[on];
+    return 1;
+}
+[[gnu::visibility("default")]] uint64_t fake_watched(int on) { return g_watched[on]; }
 
 [[gnu::visibility("default")]] uint64_t fake_quota_changes() { return g_changes; }
 

@@ -52,7 +52,8 @@ void add_compute_options(CLI::App& app, ComputeOptions& options, const std::stri
         ->check(CLI::Range(0, 100000));
     app.add_option(name("cycle-launches"), options.cycle_launches, "Launches in each cycle")->capture_default_str();
     app.add_option(name("launch-cost"), options.launch_cost,
-                   "Instead of measuring rates, time this many launches without waiting for each")
+                   "Instead of measuring rates, time this many launches without waiting for each; where VUDA follows "
+                   "launches, as many without its hook and with it")
         ->check(CLI::Range(0, 100000000));
     app.add_option(name("quota-changes"), options.quota_changes,
                    "Instead of measuring rates, change the own quota this many times (needs VUDA in this process)")

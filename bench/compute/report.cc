@@ -43,6 +43,10 @@ nlohmann::ordered_json ComputeReport::to_json() {
     if (options.launch_cost > 0) {
         json["launch_p50_ns"] = launch_ns.percentile(50);
         json["launch_p99_ns"] = launch_ns.percentile(99);
+        if (!watched_ns.empty()) {
+            json["watched_p50_ns"] = watched_ns.percentile(50);
+            json["watched_p99_ns"] = watched_ns.percentile(99);
+        }
     }
     if (options.quota_changes > 0) {
         json["quota_call_p50_us"] = quota_changes.call_us.percentile(50);

@@ -30,6 +30,7 @@ struct ComputeReport {
     bool marked = false;             // with --mark-steps: VUDA was there to be told
     Trace trace;                     // with --report-trace: of each measured launch
     Samples launch_ns;               // with --launch-cost: of each call that launches
+    Samples watched_ns;              // the same with VUDA's hook before launches, where it is in this process
     QuotaChangeTimes quota_changes;  // with --quota-changes
     uint32_t cycles = 0;             // completed ones
     std::vector<uint32_t> sms;       // with --report-sms: %smid of measured blocks, ascending

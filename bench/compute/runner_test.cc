@@ -124,6 +124,20 @@ TEST_F(ComputeRunnerTest, LaunchesAreTimedWithoutWaiting) {
     EXPECT_EQ(report.launch_ns.size(), 1000u);
     EXPECT_EQ(report.result_errors, 0u);
     EXPECT_TRUE(report.to_json().contains("launch_p50_ns"));
+    EXPECT_FALSE(report.to_json().contains("watched_p50_ns")) << "without VUDA there is no hook";
+
+    void* library = ::dlopen(FAKE_QUOTA, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(library, nullptr) << ::dlerror();
+    const auto watched = reinterpret_cast<uint64_t (*)(int)>(::dlsym(library, "fake_watched"));
+    ASSERT_NE(watched, nullptr);
+    options_.libvuda = FAKE_QUOTA;
+    report = run();
+    ASSERT_FALSE(report.error) << report.error->to_string();
+    EXPECT_EQ(report.launch_ns.size(), 1000u);
+    EXPECT_EQ(report.watched_ns.size(), 1000u);
+    EXPECT_EQ(watched(0), 4u) << "batches of 256, in turns";
+    EXPECT_EQ(watched(1), 4u);
+    EXPECT_TRUE(report.to_json().contains("watched_p50_ns"));
 }
 
 TEST_F(ComputeRunnerTest, QuotaChangesAreTimedUntilTheyAreInForce) {

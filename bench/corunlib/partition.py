@@ -41,9 +41,15 @@ class PartitionRunner:
 
     def reconfigure(self, quotas, frames):
         """Alternates the quota every `frames` frames; frame times go to self.trace."""
-        return self._run("inter-sm", quotas[0], 5 * frames * 0.0105 + 1, quotas=quotas, frames=frames)
+        return self._run("inter-sm", quotas[0], 5 * frames * 0.0105 + 1, quotas=quotas, pause=frames * 0.01)
 
-    def _run(self, mode, quota, seconds, quotas=(), frames=0):
+    def churn(self, quotas, a_second, seconds):
+        """Changes the quota that often, for that long. Every frame and every kernel's result is checked."""
+        metrics, note = self._run("inter-sm", quotas[0], seconds, quotas=quotas, pause=1 / a_second)
+        metrics["changes_a_second"] = metrics["changes"] / seconds
+        return metrics, note
+
+    def _run(self, mode, quota, seconds, quotas=(), pause=0.0):
         runner, splitter = self.runner, self.splitter
         identity = Identity()
         directory = runner.run_directory(identity)
@@ -68,9 +74,11 @@ class PartitionRunner:
             open(start, "w", encoding="ascii").close()
             changes = 0
             if quotas:
-                end = time.monotonic() + seconds - 0.1
-                while time.monotonic() < end:
-                    time.sleep(frames * 0.01)
+                due = time.monotonic()
+                end = due + seconds - 0.1
+                while due + pause < end:
+                    due += pause
+                    time.sleep(max(0.0, due - time.monotonic()))
                     changes += 1
                     splitter.set_quota(quotas[changes % len(quotas)])
             answer = renderer.result(seconds + _LIMIT_SECONDS, runner.guard)
@@ -81,6 +89,7 @@ class PartitionRunner:
             metrics["compute_tpcs"] = partition["applied_tpcs"]
             if quotas:
                 self.trace = answer["frame_ms"]
+                metrics["frames"] = len(self.trace)
                 metrics["frame_max_ms"] = answer["frame_max_ms"]
                 metrics["frame_p50_ms"] = answer["frame_p50_ms"]
                 metrics["changes"] = changes
@@ -167,6 +176,10 @@ def verdicts(rows):
         if alone:
             least = min(m["renderer_fps"]["median"] for m in points) / alone["renderer_fps"]["median"]
             line(f"sweep-{load}", "renderer's least rate against alone", least, ">= 0.99", least >= 0.99)
+    churn = cases.get("churn", {}).get("partitioned")
+    if churn:
+        rate = churn["changes_a_second"]["median"]
+        line("churn", "changes a second, with every frame and every result right,", rate, ">= 9.5", rate >= 9.5)
     change = cases.get("reconfigure", {}).get("partitioned")
     if change:
         ratio = change["frame_max_ms"]["median"] / change["frame_p50_ms"]["median"]

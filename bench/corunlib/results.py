@@ -28,8 +28,8 @@ class ResultFile:
     def rows(self):
         return self._document["rows"]
 
-    def keep_other_cases(self, cases):
-        """Takes over an existing file's rows whose case is not among `cases`; they must come from the same set-up."""
+    def keep_other_cases(self, measured):
+        """Takes over an existing file's rows but those of cases for which `measured(case)`; they must come from the same set-up."""
         try:
             with open(self._path, encoding="utf-8") as file:
                 old = json.load(file)
@@ -37,7 +37,7 @@ class ResultFile:
             return
         same = all(old.get(key) == self._document[key] for key in ("experiment", "gpu", "driver", "cuda", "commit", "runs"))
         if same:
-            self.rows[:0] = [entry for entry in old["rows"] if entry["case"] not in cases]
+            self.rows[:0] = [entry for entry in old["rows"] if not measured(entry["case"])]
 
     def add(self, entries):
         self.rows.extend(entries)

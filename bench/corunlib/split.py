@@ -1,5 +1,6 @@
 """Splits of the GPU, as the partitioner makes them and as a run shows them."""
 
+import re
 import subprocess
 import time
 
@@ -7,6 +8,7 @@ from .errors import RunFailed
 from .matrix import TSG_NAME
 
 _APPLY_SECONDS = 10
+_IN_FORCE = re.compile(r"in force after ([0-9.]+) ms")
 
 
 class Splitter:
@@ -20,12 +22,18 @@ class Splitter:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
         if done.returncode != 0:
             raise RunFailed(f"vudactl {' '.join(words)} failed: {done.stderr.strip()[:300]}")
+        return done.stdout
 
     def set_mode(self, mode):
         self._vudactl("mode", TSG_NAME, mode)
 
     def set_quota(self, quota):
-        self._vudactl("quota", TSG_NAME, str(quota))
+        """Milliseconds until it was in force, as vudactl says."""
+        said = self._vudactl("quota", TSG_NAME, str(quota))
+        found = _IN_FORCE.search(said)
+        if not found:
+            raise RunFailed(f"vudactl quota does not say how long it took: {said.strip()[:300]}")
+        return float(found.group(1))
 
     def slo(self, *words):
         """Sets or clears targets of the TSG."""

@@ -204,6 +204,44 @@ class CheckFiles(unittest.TestCase):
             self.assertIn("NaN", check_results.check_file(path)[0])
 
 
+class Robustness(unittest.TestCase):
+    """robustness.json has a shape of its own."""
+
+    @staticmethod
+    def document():
+        rows = [{"name": name, "value": 0.5, "unit": "ms", "limit": 5, "command": "vuda-load"} for name in check_results.ROBUSTNESS_MUST]
+        return {"experiment": "robustness", "date": "2026-01-31", "machine": "2 x some", "load": [0.1, 1.5], "commit": "0123456789ab",
+                "command": "scripts/robustness.py", "rows": rows}
+
+    def faults(self, change):
+        document = self.document()
+        change(document)
+        return check_results.check_document(document, "robustness")
+
+    def test_good(self):
+        self.assertEqual(self.faults(lambda document: None), [])
+        self.assertEqual(self.faults(lambda document: document["rows"][0].update(limit=None, value=9)), [])
+
+    def test_a_missed_limit_is_a_fault(self):
+        faults = self.faults(lambda document: document["rows"][2].update(value=5.1))
+        self.assertEqual(faults, ["robustness, row 3: idle-rss is 5.1 ms, above its limit of 5"])
+
+    def test_each_fault_is_found(self):
+        for change, fault in (
+            (lambda d: d["rows"].pop(), "the figure 'soak-left-behind' is missing"),
+            (lambda d: d["rows"].append(dict(d["rows"][0])), "ready-max is there twice"),
+            (lambda d: d["rows"][0].update(value="5"), "value is not a finite number"),
+            (lambda d: d["rows"][0].update(limit="<= 5"), "limit is neither a number nor null"),
+            (lambda d: d["rows"][0].update(command=" "), "command is not a text"),
+            (lambda d: d["rows"][0].pop("unit"), "'unit' is missing"),
+            (lambda d: d.update(load=[1]), "load is not two"),
+            (lambda d: d.update(runs=3), "'runs' is not a known key"),
+            (lambda d: d.update(date="today"), "is not YYYY-MM-DD"),
+        ):
+            faults = self.faults(change)
+            self.assertTrue(any(fault in found for found in faults), (fault, faults))
+
+
 class Tuner(unittest.TestCase):
     """Figures of the tuner on hardware."""
 

@@ -1,15 +1,18 @@
 """What bench/partition.py and bench/chart.py decide, without a GPU."""
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, BENCH)
 
 import chart  # noqa: E402
-from corunlib import partition, partition_cost, split  # noqa: E402
+import partition as partition_program  # noqa: E402
+from corunlib import partition, partition_cost, results, split  # noqa: E402
 
 
 def topology(gpcs, graphics=None):
@@ -77,8 +80,7 @@ class Verdicts(unittest.TestCase):
 
     def test_costs(self):
         rows = [
-            {"case": "launch", "config": "shared", "metrics": {"launch_p50_ns": value(2700.0)}},
-            {"case": "launch", "config": "partitioned", "metrics": {"launch_p50_ns": value(2850.0)}},
+            {"case": "launch", "config": "partitioned", "metrics": {"mask_ns": value(150.0)}},
             {"case": "quota-change", "config": "partitioned", "metrics": {"quota_change_ms": value(1.5)}},
         ]
         rows.append(
@@ -93,6 +95,19 @@ class Verdicts(unittest.TestCase):
         self.assertTrue(lines[1].startswith("ok"))
         self.assertTrue(lines[2].startswith("MISSED own-quota-change"))
         self.assertTrue(lines[3].startswith("ok"))
+
+    def test_merging_replaces_what_was_measured_again(self):
+        document = {"experiment": "partition", "gpu": "g", "driver": "d", "cuda": "c", "commit": "1", "command": "x", "date": "2026-01-01", "runs": 5}
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "partition.json")
+            cases = ("full-quota", "sweep-vertex-q8", "sweep-vertex-q16", "sweep-fragment-q8", "reconfigure")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({**document, "rows": [{"case": case} for case in cases]}, file)
+            result = results.ResultFile(path, "partition", document)
+            result.keep_other_cases(lambda case: partition_program.case_asked_for("partition", case) in ("sweep-vertex", "reconfigure"))
+            self.assertEqual([row["case"] for row in result.rows], ["full-quota", "sweep-fragment-q8"])
+        self.assertEqual(partition_program.case_asked_for("partition_cost", "quota-change"), "cost")
+        self.assertEqual(partition_program.case_asked_for("partition_cost", "churn"), "churn")
 
     def test_the_chart_finds_its_points(self):
         points, alone = chart.sweep_points({"rows": self.rows()}, "vertex")

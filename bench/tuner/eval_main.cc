@@ -1,7 +1,8 @@
 // vuda-tuner-eval: the tuner against the best fixed quota, additive increase and no tuner, on the simulated GPU.
 //
-// Prints one table; with --json writes what scripts/check_results.py calls the rows of tuner_sim.json, with --traces
-// one CSV a scenario for the charts.  bench/tuner_sim.py runs it and makes docs/results/tuner_sim.json.
+// Prints one table, then a line for each thing that must be reached, and ends with 3 when one is not. With --json
+// writes what scripts/check_results.py calls the rows of tuner_sim.json, with --traces one CSV a scenario for the
+// charts.  bench/tuner_sim.py runs it and makes docs/results/tuner_sim.json.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/tuner/evaluate.h"
+#include "bench/tuner/musts.h"
 #include "bench/tuner/rate_plant.h"
 
 namespace vuda::tuner::eval {
@@ -17,6 +19,7 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int kMustMissed = 3;  // exit status
 constexpr const char* kConfigs[kWho] = {"partitioned", "tuned", "additive-increase", "shared"};
 
 struct Summary {
@@ -67,7 +70,7 @@ Late late_ones(const std::vector<SeedResult>& results, std::vector<double> SeedR
     for (const SeedResult& r : results) {
         for (size_t i = 0; i < (r.*seconds).size(); ++i) {
             ++out.all;
-            if ((r.*seconds)[i] < 0 || ((r.*seconds)[i] > 2 && (r.*frames)[i] > 60)) ++out.late;
+            if (!in_time((r.*seconds)[i], (r.*frames)[i])) ++out.late;
         }
     }
     return out;
@@ -227,6 +230,8 @@ int main(int argc, char** argv) {
         std::puts("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     }
     bool found = false;
+    std::vector<Verdict> verdicts;
+    Late converged;
     for (const Scenario& scenario : scenarios()) {
         if (!only.empty() && scenario.name != only) continue;
         found = true;
@@ -239,6 +244,10 @@ int main(int argc, char** argv) {
         const std::vector<SeedResult> results = evaluate(scenario, speeds, first, seeds, threads);
         print_row(scenario, results);
         add_rows(scenario, results, rows);
+        for (Verdict& verdict : judge(scenario, results)) verdicts.push_back(std::move(verdict));
+        const Late late = late_ones(results, &SeedResult::convergence_s, &SeedResult::convergence_frames);
+        converged.late += late.late;
+        converged.all += late.all;
         if (!traces.empty()) write_trace(scenario, speeds, first, traces + "/" + scenario.name + ".csv");
     }
     if (!found) {
@@ -253,5 +262,12 @@ int main(int argc, char** argv) {
             return 74;
         }
     }
-    return 0;
+    if (events) return 0;
+    if (only.empty()) verdicts.push_back(judge_convergence(converged.all - converged.late, converged.all));
+    bool reached = true;
+    for (const Verdict& verdict : verdicts) {
+        std::printf("must: %s %s\n", verdict.reached ? "ok    " : "MISSED", verdict.text.c_str());
+        reached &= verdict.reached;
+    }
+    return reached ? 0 : kMustMissed;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "bench/tuner/engine_plant.h"
+#include "bench/tuner/musts.h"
 #include "bench/tuner/rate_plant.h"
 
 namespace vuda::tuner::eval {
@@ -33,8 +34,7 @@ TEST_P(EvaluateTest, ReachesWhatItMust) {
     for (const SeedResult& result : results) {
         reversals += result.scores[static_cast<size_t>(Who::kTuner)].reversals_per_min / kSeeds;
         for (size_t i = 0; i < result.convergence_s.size(); ++i) {
-            const double seconds = result.convergence_s[i];
-            late.push_back(seconds < 0 || (seconds > 2 && result.convergence_frames[i] > 60) ? 1 : 0);
+            late.push_back(in_time(result.convergence_s[i], result.convergence_frames[i]) ? 0 : 1);
         }
     }
     if (scenario.stationary) {

@@ -74,7 +74,7 @@ _vudactl() {
             if ((cword - i == 1)); then
                 COMPREPLY=($(compgen -W "$(_vudactl_tsgs)" -- "$cur"))
             else
-                COMPREPLY=($(compgen -W "--session --frame-ms --frame-miss --latency-ms --latency-miss --throughput --clear --json --help" -- "$cur"))
+                COMPREPLY=($(compgen -W "--session --frame-ms --frame-miss --latency-ms --latency-miss --throughput --weight --clear --json --help" -- "$cur"))
             fi
             ;;
         *) COMPREPLY=($(compgen -W "--help" -- "$cur")) ;;

@@ -56,4 +56,5 @@ complete -c vudactl -n '__fish_seen_subcommand_from slo' -l frame-miss -x -d 'Fr
 complete -c vudactl -n '__fish_seen_subcommand_from slo' -l latency-ms -x -d 'Latency of one step, milliseconds'
 complete -c vudactl -n '__fish_seen_subcommand_from slo' -l latency-miss -x -d 'Fraction of late steps'
 complete -c vudactl -n '__fish_seen_subcommand_from slo' -l throughput -x -d 'Steps a second'
+complete -c vudactl -n '__fish_seen_subcommand_from slo' -l weight -x -d 'Share against other sessions'
 complete -c vudactl -n '__fish_seen_subcommand_from slo' -l clear -d 'Drop the targets'

@@ -179,6 +179,32 @@ struct vuda_partition {
 int vuda_set_mode(int mode);
 int vuda_set_quota(uint32_t tpcs);
 
+/* What this process promises itself. 56 bytes. New members are added at the end only. */
+struct vuda_slo {
+    uint32_t size; /* sizeof(struct vuda_slo) */
+    uint32_t reserved;
+    double frame_ms;     /* a frame takes at most so long, 0.1 to 60,000 milliseconds; 0: no target */
+    double frame_miss;   /* fraction of frames that may take longer, 0 to below 1 */
+    double latency_ms;   /* likewise for a step (vuda_step_begin), 0.001 to 600,000 milliseconds; 0: no target */
+    double latency_miss; /* fraction of steps that may take longer */
+    double throughput;   /* steps a second, at least; 0: no target */
+    double weight;       /* share of compute's TPCs against other processes that mark steps, 0.001 to 1,000; 0: 1 */
+};
+
+/*
+ * States the targets of this process, all of them: frames of the TSG that it owns, steps of its own in the TSG that it
+ * shares. vudad's tuner then finds the split that keeps them, unless somebody fixed the quota; `vudactl slo` and
+ * `vudactl top` show what comes of it. NULL clears what was stated. The last of several writers wins, `vudactl slo`
+ * included.
+ *
+ * When: any time, and again whenever a target changes. It reaches vudad when this process owns or shares a TSG. A
+ * refusal (out of range, a target of a side that this process has not) comes later, in vuda_get_partition.
+ *
+ * VUDA_E_INVALID: a size smaller than the first version of the structure, a negative number, NaN, or one above its
+ * range; otherwise as vuda_register.
+ */
+int vuda_set_slo(const struct vuda_slo* slo);
+
 /*
  * Fills `partition`, whose `size` the caller has set. Works with and without libvuda_preload.so.
  * VUDA_E_INVALID: NULL, or a size smaller than the first version of the structure (512).

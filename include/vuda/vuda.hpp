@@ -67,6 +67,20 @@ inline Partition get_partition() {
 inline Outcome set_mode(vuda_mode mode) { return Outcome(vuda_set_mode(mode)); }
 inline Outcome set_quota(std::uint32_t tpcs) { return Outcome(vuda_set_quota(tpcs)); }
 
+// Members that are left out are no target.
+struct Slo {
+    double frame_ms = 0, frame_miss = 0;
+    double latency_ms = 0, latency_miss = 0;
+    double throughput = 0;
+    double weight = 0;
+};
+inline Outcome set_slo(const Slo& slo) {
+    const vuda_slo raw{sizeof raw,     0,         slo.frame_ms, slo.frame_miss, slo.latency_ms, slo.latency_miss,
+                       slo.throughput, slo.weight};
+    return Outcome(vuda_set_slo(&raw));
+}
+inline Outcome clear_slo() { return Outcome(vuda_set_slo(nullptr)); }
+
 // One marked step: from construction to destruction.
 class Step {
  public:

@@ -75,7 +75,10 @@ Status PageMapping::replace(int fd, uint64_t bytes) {
     if (::mmap(at, kProcessHalf, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED ||
         ::mmap(at + kProcessHalf, kPageBytes - kProcessHalf, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
                kProcessHalf) == MAP_FAILED) {
-        return errno_error(errno, "cannot map vudad's session page");
+        const int error = errno;
+        // What was there may be gone (mmap(2)), and others read it at this moment: better an empty page than none.
+        ::mmap(at, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        return errno_error(error, "cannot map vudad's session page");
     }
     return {};
 }

@@ -37,12 +37,16 @@ struct Split {
 };
 
 enum class SampleKind : uint32_t {
-    kFrame = 1,  // one frame, from its submission until its fence is signalled
-    kInterval =
-        2,  // from one frame to the next: present to present, or submission to submission where nothing is presented
-    kStep = 3,  // vuda_step_begin to vuda_step_end
-    kSync = 4,  // compute without marks: how long a wait for the GPU took
-    kGpuFrame = 5,  // what a frame took on the GPU, by its own clock: beginning of its first work to the end of its last
+    // One frame, from its submission until its fence is signalled.
+    kFrame = 1,
+    // From one frame to the next: present to present, or submission to submission where nothing is presented.
+    kInterval = 2,
+    // vuda_step_begin to vuda_step_end.
+    kStep = 3,
+    // Compute without marks: how long a wait for the GPU took.
+    kSync = 4,
+    // What a frame took on the GPU, by its own clock: begin of its first work to end of its last.
+    kGpuFrame = 5,
 };
 inline constexpr uint32_t kSampleKinds = 5;
 

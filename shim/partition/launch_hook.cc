@@ -107,7 +107,7 @@ Result<std::unique_ptr<LaunchHook>> LaunchHook::install(const CudaDriver& cuda, 
         hook->switch_off("CUDA refuses to call before a launch");
         // Subscribed: CUDA knows its address for as long as the process lives.
         hook->older_ = g_kept.exchange(hook.get(), std::memory_order_acq_rel);
-        hook.release();
+        static_cast<void>(hook.release());
         return Error{Code::kFailedPrecondition,
                      "CUDA refuses to call before a launch (error " + std::to_string(failed) + ")", ""};
     }
@@ -330,6 +330,11 @@ void LaunchHook::wake() {
 }
 
 // ---- Off
+
+bool LaunchHook::watch(bool on) {
+    if (stage_.load(std::memory_order_acquire) != Stage::kWorking) return false;
+    return enable_(on ? 1 : 0, handle_, kDomain, kBeforeUpload) == 0;
+}
 
 void LaunchHook::switch_off(const char* reason) {
     const char* none = nullptr;

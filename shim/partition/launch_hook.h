@@ -88,6 +88,9 @@ class LaunchHook {
     // A context that launched something and was neither approved nor declined; nullptr: none so far. Taken once.
     CuContext take_newcomer();
 
+    // Has CUDA stop calling before launches, and start again. False: it refuses, or the hook is off or unproved.
+    bool watch(bool on);
+
     // Why the hook is off; nullopt: it is not.
     std::optional<Error> off_reason() const;
     void switch_off(const char* reason);

@@ -155,6 +155,18 @@ TEST_F(Hook, WithoutALimitDescriptorsStayAsTheyAre) {
     EXPECT_EQ(page_->process.applied.load(), 2u);
 }
 
+TEST_F(Hook, LaunchesCanBeLeftUnwatched) {
+    prove();
+    publish(1, {6});
+    EXPECT_TRUE(hook_->watch(false));
+    EXPECT_FALSE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kGrid, context_)));
+    EXPECT_TRUE(hook_->watch(true));
+    EXPECT_TRUE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kGrid, context_)));
+    EXPECT_EQ(page_->process.launches.load(), 1u);
+    hook_->switch_off("for the test");
+    EXPECT_FALSE(hook_->watch(true));
+}
+
 TEST_F(Hook, AMaskThatIsThereStays) {
     prove();
     publish(1, {6});

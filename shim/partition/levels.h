@@ -38,6 +38,8 @@ class Levels {
     // Values that Choice::applied_tpcs can have, ascending, at least one.
     const std::vector<uint32_t>& counts() const { return counts_; }
     uint32_t total_tpcs() const { return total_; }
+    // TPCs in the order in which growing levels take them: a level is a beginning of it.
+    const std::vector<uint32_t>& order() const { return order_; }
 
     // `quota`: TPCs for compute, nullopt for no limit beyond the mode's. The largest level that is not above it, or the
     // first level. INVALID_ARGUMENT: 0, or more than the GPU has.
@@ -47,7 +49,7 @@ class Levels {
     Levels() = default;
 
     std::vector<uint32_t> counts_;
-    std::vector<uint32_t> order_;  // TPCs in the order in which growing levels take them
+    std::vector<uint32_t> order_;
     uint32_t total_ = 0;
 };
 

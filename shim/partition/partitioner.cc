@@ -66,6 +66,11 @@ void Partitioner::page_replaced() {
     if (LaunchHook* hook = hook_.load(std::memory_order_acquire)) hook->page_replaced();
 }
 
+bool Partitioner::watch_launches(bool on) {
+    LaunchHook* hook = hook_.load(std::memory_order_acquire);
+    return hook != nullptr && hook->watch(on);
+}
+
 void* Partitioner::thread_main(void* self) {
     ::pthread_setname_np(::pthread_self(), "vuda-partition");
     auto* partitioner = static_cast<Partitioner*>(self);

@@ -49,6 +49,8 @@ class Partitioner {
     void detached();
     // The page is another vudad's.
     void page_replaced();
+    // Whether CUDA calls before launches. False: it does not care, or is not asked yet.
+    bool watch_launches(bool on);
 
  private:
     static void* thread_main(void* self);

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/fault_point.h"
 #include "shim/preload/decode.h"
 
 namespace vuda::shim {
@@ -156,6 +157,7 @@ int run_call(RedirectorAccess& redirector, Executor& executor, Attacher& attache
             const std::vector<uint8_t> sent_params = params;
             result = forwarder.forward_copy(arg, params);
             error = result < 0 ? errno : entry;
+            VUDA_FAULT_POINT(shim_call_rewritten);
             if (!params.empty()) {
                 std::memcpy(arg.data() + forwarder.pointer_offset(), call.arg.data() + forwarder.pointer_offset(),
                             sizeof(uint64_t));

@@ -187,7 +187,7 @@ VUDA_EXPORT int openat64(int dir, const char* path, int flags, ...) {
     return note_open(next::openat64(dir, path, flags, mode), path);
 }
 
-// What programs built with _FORTIFY_SOURCE call.
+// What programs built with _FORTIFY_SOURCE call. NOLINTBEGIN(bugprone-reserved-identifier): the C library's names
 VUDA_EXPORT int __open_2(const char* path, int flags) { return note_open(next::open(path, flags, 0), path); }
 VUDA_EXPORT int __open64_2(const char* path, int flags) { return note_open(next::open64(path, flags, 0), path); }
 VUDA_EXPORT int __openat_2(int dir, const char* path, int flags) {
@@ -196,6 +196,7 @@ VUDA_EXPORT int __openat_2(int dir, const char* path, int flags) {
 VUDA_EXPORT int __openat64_2(int dir, const char* path, int flags) {
     return note_open(next::openat64(dir, path, flags, 0), path);
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 VUDA_EXPORT int ioctl(int fd, unsigned long request, ...) {
     va_list args;

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/fault_point.h"
 #include "base/result.h"
 #include "rm/driver_version.h"
 #include "shim/preload/bootstrap.h"
@@ -348,7 +349,9 @@ void Process::start_session() {
                                 vuda_private_error* error) {
         return static_cast<Process*>(context)->host_methods(pairs, count, ns, error);
     };
+    VUDA_FAULT_POINT(shim_session_loaded);
     session_.start(&callbacks, driver_version_);
+    VUDA_FAULT_POINT(shim_session_started);
 }
 
 void Process::prepare() {
@@ -434,6 +437,7 @@ Offer Process::attach(const AttachWish& wish) {
         offer.channels_in_use = handles.channels_in_use;
         // A transfer without a TSG still opened a turn: the import of descriptor -1 fails, and the turn ends by that.
         offer.ok = true;
+        VUDA_FAULT_POINT(shim_offer_taken);
         return offer;
     }
     const std::lock_guard lock(mutex_);
@@ -474,6 +478,7 @@ void Process::deliver(const Notice& notice) {
             if (!calls_->gpu_uuid(notice.file, notice.client, notice.subdevice, &uuid)) {
                 say(LogLevel::kError, "cannot register '%s': the driver does not tell the GPU's UUID", name);
             } else if (loaded) {
+                VUDA_FAULT_POINT(shim_host_found);
                 session_.register_name(name, uuid.bytes.data());
             }
             return;
@@ -491,6 +496,7 @@ void Process::deliver(const Notice& notice) {
             if (!notice.refusal)
                 say(LogLevel::kInfo, "sharing: %u channels moved, %u control buffers", notice.moved, notice.buffers);
             if (!loaded) return;
+            VUDA_FAULT_POINT(shim_attach_done);
             if (notice.turn) {
                 session_.attach_done(notice.moved, notice.veid, notice.buffers, static_cast<uint32_t>(spent / 1000),
                                      reason);
@@ -500,7 +506,9 @@ void Process::deliver(const Notice& notice) {
             return;
         }
         case Notice::Kind::kDetached:
+            VUDA_FAULT_POINT(shim_detached);
             if (loaded) session_.detached(reason);
+            VUDA_FAULT_POINT(shim_detach_told);
             return;
         case Notice::Kind::kUnshared:
             if (notice.refusal.reason == Reason::kAttachFailed) {
@@ -644,10 +652,12 @@ Result<std::vector<vuda_private_handle>> Process::export_all(const Host& host) {
     const int tsg = calls_->export_object(host.file, host.client, host.device, host.tsg, &status);
     if (tsg < 0) return refuse("TSG", 0, status);
     made.push_back({kHandleTsg, tsg, 0, 0, 0});
+    VUDA_FAULT_POINT(shim_tsg_exported);
     for (const HostBuffer& buffer : host.buffers) {
         const int fd = calls_->export_object(host.file, host.client, host.device, buffer.memory, &status);
         if (fd >= 0) {
             made.push_back({kHandleBuffer, fd, buffer.va, buffer.length, buffer.offset});
+            VUDA_FAULT_POINT(shim_buffer_exported);
             continue;
         }
         // The renderer may have freed it meanwhile: then it is no control buffer any more.

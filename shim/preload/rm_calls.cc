@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/fault_point.h"
 #include "rm/abi.h"
 #include "shim/preload/bootstrap.h"
 #include "shim/preload/next.h"
@@ -92,6 +93,7 @@ ActionResult RmCalls::run(const Action& action) {
         params.hObject = import->object;
         result.status = control(import->file, import->client, import->client, rm::ctrl::kImportObjectFromFd, &params,
                                 sizeof params);
+        VUDA_FAULT_POINT(shim_object_imported);
     } else if (const auto* transfer = std::get_if<TransferObject>(&action)) {
         const int fd = export_object(transfer->source_file, transfer->source_client, transfer->source_device,
                                      transfer->source_object, &result.status);
@@ -121,6 +123,7 @@ ActionResult RmCalls::run(const Action& action) {
         args.base = range->va;
         args.length = range->length;
         result.status = call(files_.descriptor(range->uvm), rm::uvm::kCreateExternalRange, &args, &args.rmStatus);
+        VUDA_FAULT_POINT(shim_range_created);
     } else if (const auto* map = std::get_if<UvmMapRange>(&action)) {
         // 9 KiB of which the front and the tail are used; the tail's place depends on the branch.
         struct Tail {
@@ -143,6 +146,7 @@ ActionResult RmCalls::run(const Action& action) {
         std::memcpy(end, &tail, sizeof tail);
         result.status = call(files_.descriptor(map->uvm), rm::uvm::kMapExternalAllocation, block.get(),
                              reinterpret_cast<const uint32_t*>(end + offsetof(Tail, status)));
+        VUDA_FAULT_POINT(shim_buffer_mapped);
     } else if (const auto* unrange = std::get_if<UvmFreeRange>(&action)) {
         rm::UvmFreeArgs580 args{};
         args.base = unrange->va;
@@ -157,9 +161,11 @@ ActionResult RmCalls::run(const Action& action) {
         args.hRoot = free->client;
         args.hObjectOld = free->object;
         result.status = rm_call(files_.descriptor(free->file), rm::escape::kFree, &args);
+        VUDA_FAULT_POINT(shim_object_freed);
     } else if (const auto* one = std::get_if<ChannelControl>(&action)) {
         std::array<uint8_t, 16> params = one->params;
         result.status = control(one->file, one->client, one->channel, one->command, params.data(), one->params_size);
+        VUDA_FAULT_POINT(shim_channel_scheduled);
     } else if (const auto* subcontext = std::get_if<BootstrapSubcontext>(&action)) {
         Bootstrap* const bootstrap = bootstrap_for_this_build();
         result.status = bootstrap == nullptr ? rm::nv::kNotSupported : bootstrap->start(*subcontext);

@@ -26,7 +26,7 @@ Placement Occupancy::place(uint32_t blocks, uint32_t blocks_per_sm, const SmSet&
         for (uint32_t level = 0; left != 0; ++level) {
             for (int lane = 0; lane < topology_->sms_per_tpc() && left != 0; ++lane) {
                 for (int tpc = 0; tpc < topology_->tpc_count() && left != 0; ++tpc) {
-                    const auto s = static_cast<size_t>(topology_->first_sm_of(tpc) + lane);
+                    const auto s = static_cast<size_t>(topology_->first_sm_of(tpc)) + static_cast<size_t>(lane);
                     if (fit[s] <= level) continue;
                     ++placement.blocks_on[s];
                     --left;

@@ -39,7 +39,7 @@ Function next(const char* name) {
     return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
 }
 
-// One pointer a function, resolved once.
+// One pointer a function, resolved once. NOLINTBEGIN(bugprone-macro-parentheses): the argument is a name
 #define NEXT(function)                                                            \
     ([]() {                                                                       \
         static decltype(&function) resolved;                                      \
@@ -50,6 +50,7 @@ Function next(const char* name) {
         }                                                                         \
         return found;                                                             \
     }())
+// NOLINTEND(bugprone-macro-parentheses)
 
 // Restores errno on success paths, as libc does not touch it then.
 class KeepErrno {
@@ -211,11 +212,12 @@ VUDA_EXPORT int openat64(int dir, const char* path, int flags, ...) {
                            : static_cast<int>(syscall(SYS_openat, dir, path, flags, mode));
 }
 
-// What fortified programs call.
+// What fortified programs call. NOLINTBEGIN(bugprone-reserved-identifier): the C library's names
 VUDA_EXPORT int __open_2(const char* path, int flags) { return open(path, flags); }
 VUDA_EXPORT int __open64_2(const char* path, int flags) { return open64(path, flags); }
 VUDA_EXPORT int __openat_2(int dir, const char* path, int flags) { return openat(dir, path, flags); }
 VUDA_EXPORT int __openat64_2(int dir, const char* path, int flags) { return openat64(dir, path, flags); }
+// NOLINTEND(bugprone-reserved-identifier)
 
 VUDA_EXPORT FILE* fopen(const char* path, const char* mode) {
     if (is_version(path)) return fopen_simulated(path, mode);
@@ -345,6 +347,7 @@ VUDA_EXPORT int fstatat64(int dir, const char* path, struct stat64* out, int fla
 }
 
 // What programs built before glibc 2.33 call; the version argument says nothing on 64-bit Linux.
+// NOLINTBEGIN(bugprone-reserved-identifier): the C library's names
 VUDA_EXPORT int __fxstat(int, int fd, struct stat* out) noexcept { return fstat(fd, out); }
 VUDA_EXPORT int __fxstat64(int, int fd, struct stat64* out) noexcept { return fstat64(fd, out); }
 VUDA_EXPORT int __xstat(int, const char* path, struct stat* out) noexcept { return stat(path, out); }
@@ -357,6 +360,7 @@ VUDA_EXPORT int __fxstatat(int, int dir, const char* path, struct stat* out, int
 VUDA_EXPORT int __fxstatat64(int, int dir, const char* path, struct stat64* out, int flags) noexcept {
     return fstatat64(dir, path, out, flags);
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 VUDA_EXPORT int statx(int dir, const char* path, int flags, unsigned mask, struct statx* out) noexcept {
     struct stat64 simulated;

@@ -84,11 +84,19 @@ exec sleep 1000000
 
 Deployment::~Deployment() { stop(SIGTERM); }
 
-void Deployment::start() {
+void Deployment::start(const std::string& vudad) {
     NotifySocket notify(dir_.path("notify.sock"));
     Command command;
-    command.argv = {vudad_,   "--config",        dir_.path("vudad.toml"), "--socket",
-                    socket(), "--handle-socket", handle_socket()};
+    command.argv = {vudad.empty() ? vudad_ : vudad,
+                    "--config",
+                    dir_.path("vudad.toml"),
+                    "--socket",
+                    socket(),
+                    "--handle-socket",
+                    handle_socket()};
+    for (const std::string& argument : options_.daemon_arguments)
+        command.argv.push_back(argument.starts_with('@') ? dir_.path(argument.substr(1)) : argument);
+    command.env = options_.daemon_env;
     if (options_.sim) command.argv.emplace_back("--sim");
     command.env["NOTIFY_SOCKET"] = dir_.path("notify.sock");
     daemon_ = std::make_unique<Process>(command);

@@ -27,6 +27,8 @@ struct DeploymentOptions {
     // The test's own vuda-simd with these arguments, which outlives the daemon; without it vudad starts one.
     bool own_simd = false;
     std::vector<std::string> simd_arguments;
+    std::vector<std::string> daemon_arguments;      // further ones for vudad; '@' in front: below folder()
+    std::map<std::string, std::string> daemon_env;  // and its environment
 };
 
 class Deployment {
@@ -47,8 +49,8 @@ class Deployment {
     // Ends the daemon (and the simulated GPU with it, unless it is the test's own): SIGTERM, or SIGKILL for an
     // accident.
     int stop(int signal);
-    // Starts it again on the same sockets.
-    void start();
+    // Starts it again on the same sockets; another program than this build's vudad where one is given.
+    void start(const std::string& vudad = "");
     bool ready() const { return ready_; }
 
     Command vudactl(std::vector<std::string> arguments) const;

@@ -188,16 +188,19 @@ TEST_F(PartitionTest, TerminalSession) {
                                      "TPCs, graphics on 0-1\n"));
     EXPECT_THAT(shown.out, HasSubstr("qmd-mask"));
 
-    expect({"quota", "game", "24"}, 0, "game: compute may use 24 TPCs");
+    expect({"quota", "game", "24"}, 0, "game: compute may use 24 TPCs, in force after [0-9.]+ ms");
     EXPECT_EQ(wait_generation(split()["generation"])->tpcs, 24u);
     expect({"quota", "game", "30"}, 0,
-           "game: compute may use 24 TPCs; shares grow by one TPC of each GPC; was inter-sm, quota 24, compute on 24 "
+           "game: compute may use 24 TPCs, in force after [0-9.]+ ms; shares grow by one TPC of each GPC; was "
+           "inter-sm, quota 24, compute on 24 "
            "of 66 "
            "TPCs, set by pid [0-9]+ \\(vudactl\\), uid [0-9]+");
-    expect({"mode", "game", "intra-sm"}, 0, "game: mode intra-sm, compute may use 24 TPCs; .*");
-    expect({"quota", "game", "none"}, 0, "game: compute may use 66 TPCs; .*");
+    expect({"mode", "game", "intra-sm"}, 0,
+           "game: mode intra-sm, compute may use 24 TPCs, in force after [0-9.]+ ms; .*");
+    expect({"quota", "game", "none"}, 0, "game: compute may use 66 TPCs, in force after [0-9.]+ ms; .*");
     ASSERT_TRUE(wait_followed());
-    expect({"mode", "game", "inter-sm"}, 0, "game: mode inter-sm, compute may use 64 TPCs; .*");
+    expect({"mode", "game", "inter-sm"}, 0,
+           "game: mode inter-sm, compute may use 64 TPCs, in force after [0-9.]+ ms; .*");
     expect({"quota", "game", "auto"}, 0, "game: compute may use [0-9]+ TPCs.*");
 
     const Json before = split();

@@ -420,6 +420,28 @@ TEST_F(ShareTest, RendererKilled) {
     EXPECT_TRUE(vuda().wait_sessions(0));
 }
 
+// As in a debugger: for longer than vudad waits.
+TEST_F(ShareTest, RendererStoppedForLongComesBack) {
+    DeploymentOptions options;
+    options.config = "[liveness]\nheartbeat_ms = 1500\nrelease_ms = 3000\n";
+    deploy(options);
+    const auto renderer = start_renderer();
+    const auto compute = start(vuda().wrapped({"--attach", "game"}, kHeld));
+    ASSERT_TRUE(vuda().wait_state("sharing", 1)) << compute->err();
+    const int pid = vuda().status()["tsgs"][0]["owner"]["pid"].get<int>();
+    kill(pid, SIGSTOP);
+    EXPECT_TRUE(vuda().wait_status([](const Json& now) { return now["tsgs"].empty(); }));
+    const Finished meanwhile = attach(kShort);
+    expect_like_native(meanwhile, kShort);
+    kill(pid, SIGCONT);
+    EXPECT_TRUE(vuda().wait_registered("game")) << vuda().status().dump(2);
+    const Finished another = attach(kShort);
+    expect_like_native(another, kShort);
+    EXPECT_EQ(another.err, "");
+    expect_ends_well(*compute);
+    expect_ends_well(*renderer);
+}
+
 TEST_F(ShareTest, CudaKilled) {
     deploy();
     const auto renderer =

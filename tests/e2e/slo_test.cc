@@ -2,7 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <csignal>
+#include <fstream>
 
 #include "tests/e2e/deployment.h"
 
@@ -94,6 +98,76 @@ TEST_F(SloE2eTest, TargetAloneLeavesTheQuotaToTheTuner) {
         return game["partition"]["automatic"] == false && game["slo"].is_null();
     })) << deployment_->status().dump(2);
     EXPECT_THAT(vudactl({"slo", "game"}).out, HasSubstr("game: no targets"));
+}
+
+// Who is tuned for never waits for who tunes: frames and steps go on, and programs end, while vudad stands still.
+TEST_F(SloE2eTest, NoSessionWaitsForTheTuner) {
+    ASSERT_EQ(vudactl({"slo", "game", "--frame-ms", "1000", "--latency-ms", "1000"}).status, 0);
+    const std::string start = deployment_->folder() + "/go";
+    const auto ready = [&](const char* name) { return deployment_->folder() + "/" + name; };
+    Process renderer(deployment_->wrapped(
+        {"--register", "second"},
+        {kRenderer, "--seconds", "2", "--frame-ms", "4", "--start-file", start, "--ready-file", ready("r")}));
+    ASSERT_TRUE(deployment_->wait_registered("second")) << renderer.err();
+    Process compute(deployment_->wrapped({"--attach", "second"}, {kCompute, "--seconds", "2", "--kernel-ms", "4",
+                                                                  "--start-file", start, "--ready-file", ready("c")}));
+    ASSERT_TRUE(deployment_->wait_state("sharing", 2)) << compute.err();
+    ASSERT_EQ(vudactl({"slo", "second", "--frame-ms", "1000", "--latency-ms", "1000"}).status, 0);
+    ASSERT_TRUE(
+        eventually([&] { return access(ready("r").c_str(), F_OK) == 0 && access(ready("c").c_str(), F_OK) == 0; }));
+
+    deployment_->daemon().signal(SIGSTOP);
+    std::ofstream(start).flush();
+    EXPECT_EQ(renderer.wait(), 0) << renderer.err();
+    EXPECT_EQ(compute.wait(), 0) << compute.err();
+    deployment_->daemon().signal(SIGCONT);
+    // Two seconds are room for some hundred of each; a ring of samples holds more.
+    EXPECT_GE(Json::parse(renderer.out())["frames"].get<int>(), 20) << renderer.out();
+    EXPECT_GE(Json::parse(compute.out())["kernels"].get<int>(), 20) << compute.out();
+    EXPECT_TRUE(deployment_->wait_sessions(2)) << "and vudad goes on from there";
+    EXPECT_TRUE(wait_tsg([](const Json& game) { return game["slo"]["targets"][0]["state"] == "meeting"; }))
+        << deployment_->status().dump(2);
+}
+
+TEST_F(SloE2eTest, ComputeIsDividedByWeight) {
+    Process second(deployment_->wrapped({"--attach", "game"},
+                                        {kCompute, "--seconds", "3600", "--kernel-ms", "10", "--waves", "4"}));
+    ASSERT_TRUE(deployment_->wait_state("sharing", 2)) << second.err();
+    ASSERT_EQ(vudactl({"slo", "game", "--frame-ms", "1000"}).status, 0);
+    // The one that has shared for longer.
+    Json one;
+    const Json now = deployment_->status();
+    for (const Json& session : now["sessions"]) {
+        if (session["state"] == "sharing" && (one.is_null() || session["id"] < one["id"])) one = session;
+    }
+    ASSERT_TRUE(one.is_object());
+    const std::string id = std::to_string(one["id"].get<uint64_t>());
+    EXPECT_EQ(vudactl({"slo", "game", "--session", id, "--weight", "3"}).status, 0);
+    EXPECT_TRUE(wait_tsg([&](const Json& game) {
+        const Json& shares = game["slo"]["shares"];
+        if (shares.size() != 2) return false;
+        const bool first = shares[0]["session"] == one["id"];
+        const Json& heavy = shares[first ? 0 : 1];
+        const Json& light = shares[first ? 1 : 0];
+        return heavy["weight"] == 3 && !heavy["idle"].get<bool>() && !light["idle"].get<bool>() &&
+               heavy["tpcs"].get<int>() == 3 * light["tpcs"].get<int>() &&
+               heavy["tpcs"].get<int>() + light["tpcs"].get<int>() == game["partition"]["applied_tpcs"].get<int>();
+    })) << deployment_->status().dump(2);
+    EXPECT_THAT(vudactl({"slo", "game"}).out, HasSubstr(", weight 3\n"));
+    EXPECT_EQ(vudactl({"slo", "game", "--weight", "3"}).status, 64) << "whose?";
+    // What the kernels themselves saw, once they are launched by that division.
+    EXPECT_TRUE(deployment_->wait_status([](const Json& status) {
+        const auto follows = [&](const Json& session) {
+            return session["state"] != "sharing" ||
+                   session["applied_generation"] >= status["tsgs"][0]["partition"]["generation"];
+        };
+        return std::all_of(status["sessions"].begin(), status["sessions"].end(), follows);
+    })) << deployment_->status().dump(2);
+    second.signal(SIGTERM);
+    EXPECT_EQ(second.wait(), 0);
+    const Json told = Json::parse(second.out());
+    EXPECT_LE(told["last_tpcs"].get<int>(), 16) << "a quarter of 64";
+    EXPECT_EQ(told["astray"], 0);
 }
 
 TEST_F(SloE2eTest, BadTargetsAreRefusedInOneLine) {

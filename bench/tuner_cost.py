@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Measures what the SLO tuner costs the daemon: CPU time of a tick with 64 attached processes, on this machine's CPU.
+
+  bench/tuner_cost.py --bin build/release --output docs/results      writes tuner_cost.json
+
+Exit status: 0, 1 when a tick with 64 processes takes more than 50 us where the ladder is one that a GPU has, 69 not built, 70 the run failed.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+
+import corun
+from corunlib.results import ResultFile, row
+from corunlib.stats import summaries
+from corunlib.table import format_table
+
+BUDGET_US = 50
+SESSIONS = 64
+# Levels take one TPC of each GPC at a time, and no GPC has more TPCs.
+MOST_LEVELS = 18
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", default=corun.default_prefix(), metavar="DIR", help="build tree")
+    parser.add_argument("--output", metavar="DIR", help="where the result file goes; without it only a table is printed")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--commit", help="what is measured; default: git's HEAD")
+    return parser.parse_args(argv)
+
+
+def cpu_name():
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            return next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown CPU")
+    except OSError:
+        return "unknown CPU"
+
+
+def case_of(name):
+    """("tick-64-9-resting", 64, 9) of "tick/64/9/0/iterations:5000"; None for another benchmark."""
+    words = name.split("/")
+    if words[0] != "tick" or len(words) < 4:
+        return None
+    sessions, levels, deciding = (int(word) for word in words[1:4])
+    return f"tick-{sessions}-{levels}-{'deciding' if deciding else 'resting'}", sessions, levels
+
+
+def rows_of(runs, note):
+    """Rows and [(case, worst mean in us, whether the budget is for it), ...] of the programs' JSON answers."""
+    found = {}
+    for answer in runs:
+        for benchmark in answer["benchmarks"]:
+            case = case_of(benchmark["name"])
+            if case is None:
+                continue
+            metrics = {f"tick_{key}_us": benchmark[f"{key}_cpu_us"] for key in ("mean", "p50", "p99")}
+            metrics["memory_kib"] = benchmark["memory_KiB"]
+            found.setdefault(case, []).append(metrics)
+    rows, judged = [], []
+    for (name, sessions, levels), values in found.items():
+        rows.append(row(name, "tuned", summaries(values), 0, note))
+        bound = sessions == SESSIONS and levels <= MOST_LEVELS
+        judged.append((name, max(value["tick_mean_us"] for value in values), bound))
+    return rows, judged
+
+
+def main(argv):
+    options = parse_arguments(argv)
+    prefix = os.path.abspath(options.bin)
+    program = os.path.join(prefix, "bin", "vuda-tuner-bench")
+    if not os.path.exists(program):
+        print(f"tuner_cost: {program} is missing; build it with: ninja -C {options.bin} vuda-tuner-bench", file=sys.stderr)
+        return 69
+    runs = []
+    for number in range(1, options.runs + 1):
+        done = subprocess.run([program, "--benchmark_filter=^tick", "--benchmark_format=json"], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            print(f"tuner_cost: {program} ended with {done.returncode}: {done.stderr.strip()[:300]}", file=sys.stderr)
+            return 70
+        runs.append(json.loads(done.stdout))
+        print(f"run {number} of {options.runs}", file=sys.stderr, flush=True)
+    rows, judged = rows_of(runs, f"CPU time of the thread; {cpu_name()}")
+    print(
+        format_table(
+            ["processes-levels, state", "mean us", "p50 us", "p99 us", "KiB"],
+            [
+                [entry["case"].removeprefix("tick-")]
+                + [f"{entry['metrics'][name]['median']:.1f}" for name in ("tick_mean_us", "tick_p50_us", "tick_p99_us", "memory_kib")]
+                for entry in rows
+            ],
+        )
+    )
+    if options.output:
+        os.makedirs(options.output, exist_ok=True)
+        facts = {
+            "gpu": "none",
+            "driver": "none",
+            "cuda": "none",
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+            "commit": corun.find_commit(options, prefix),
+            "command": "bench/tuner_cost.py --bin build/release --output docs/results",
+            "runs": options.runs,
+        }
+        result = ResultFile(os.path.join(options.output, "tuner_cost.json"), "tuner_cost", facts)
+        result.add(rows)
+        result.write()
+    missed = False
+    for name, mean, bound in judged:
+        if bound:
+            good = mean <= BUDGET_US
+            missed = missed or not good
+            print(f"{'ok    ' if good else 'MISSED'} {name}: mean of the worst run {mean:.1f} us (<= {BUDGET_US})")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
