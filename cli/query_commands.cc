@@ -38,7 +38,7 @@ Result<Reply> ask(const std::string& socket, DaemonClient::Method<Request, Reply
     return client->call(method, request);
 }
 
-// Of a change that is in force when vudad answers.
+// Of a change that is in force when vudad answers, from the request on: this program's start and greeting come before.
 class Stopwatch {
  public:
     std::string in_force() const {
@@ -102,8 +102,10 @@ int detach_command(const std::string& socket, uint64_t session) {
 }
 
 int quota_command(const std::string& socket, const v1::SetQuotaRequest& request) {
+    Result<DaemonClient> client = DaemonClient::connect(socket);
+    if (!client) return fail(client.error());
     const Stopwatch since_request;
-    const auto reply = ask(socket, &v1::Vuda::Stub::SetQuota, request);
+    const auto reply = client->call(&v1::Vuda::Stub::SetQuota, request);
     if (!reply) return fail(reply.error());
     const std::string in_force = since_request.in_force();
     std::string text = request.name() + ": compute may use " +
@@ -114,8 +116,10 @@ int quota_command(const std::string& socket, const v1::SetQuotaRequest& request)
 }
 
 int mode_command(const std::string& socket, const v1::SetModeRequest& request) {
+    Result<DaemonClient> client = DaemonClient::connect(socket);
+    if (!client) return fail(client.error());
     const Stopwatch since_request;
-    const auto reply = ask(socket, &v1::Vuda::Stub::SetMode, request);
+    const auto reply = client->call(&v1::Vuda::Stub::SetMode, request);
     if (!reply) return fail(reply.error());
     const std::string in_force = since_request.in_force();
     std::string text = request.name() + ": mode " + mode_name(reply->applied()) + ", compute may use " +

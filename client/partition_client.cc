@@ -121,7 +121,7 @@ PartitionView PartitionClient::view() const {
     }
     if (const page::Page* page = this->page()) {
         page::read_split(page->daemon, view.split);
-        view.launches = page->process.launches.load(std::memory_order_relaxed);
+        view.launches = page::launches(*page);
     }
     return view;
 }

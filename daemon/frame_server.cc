@@ -218,10 +218,10 @@ FrameServer::FrameServer(boost::asio::io_context& loop, int listening_socket, Pr
       context_(context),
       rate_(rate),
       acceptor_(loop, listening_socket, "handle", std::move(reader), log_limit,
-                [this](UniqueFd socket, Peer peer, ConnectionSlot slot) {
+                [this](UniqueFd socket, const Peer& peer, ConnectionSlot slot) {
                     rate_.charge(peer.uid, kRequestsOfConnection);
                     auto connection =
-                        std::make_shared<FrameConnection>(*this, std::move(socket), std::move(peer), std::move(slot));
+                        std::make_shared<FrameConnection>(*this, std::move(socket), peer, std::move(slot));
                     open_.insert(connection);
                     connection->start();
                 }) {}

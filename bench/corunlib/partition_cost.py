@@ -56,8 +56,8 @@ def _launches(runner, split, launches):
 
 
 def _changes(runner, split):
-    """Milliseconds from vudactl's request, connecting included, until the split is in force (by vudactl's own clock: it is on every session
-    page when vudad answers, so the next launch follows it), and of the whole command with its start and end."""
+    """Milliseconds from vudactl's request until the split is in force (by vudactl's own clock: it is on every session page when vudad
+    answers, so the next launch follows it), and of the whole command: loading libraries, gRPC's start, connecting, the request, the end."""
     identity = Identity()
     directory = runner.run_directory(identity)
     running = []

@@ -77,7 +77,8 @@ Status PageMapping::replace(int fd, uint64_t bytes) {
                kProcessHalf) == MAP_FAILED) {
         const int error = errno;
         // What was there may be gone (mmap(2)), and others read it at this moment: better an empty page than none.
-        ::mmap(at, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        static_cast<void>(
+            ::mmap(at, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
         return errno_error(error, "cannot map vudad's session page");
     }
     return {};

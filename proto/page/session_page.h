@@ -96,10 +96,11 @@ struct Cell {
 static_assert(sizeof(Cell) == 32);
 
 struct ProcessHalf {
-    Word applied;  // generation of the split that launches follow
-    alignas(64) Word launches;
-    alignas(64) Word head;  // tickets given out
-    alignas(64) Word lost;  // samples that found the ring full
+    Word applied;               // generation of the split that launches follow
+    alignas(64) Word launches;  // of one thread, which needs no locked instruction for it
+    Word launches_of_others;    // of all other threads
+    alignas(64) Word head;      // tickets given out
+    alignas(64) Word lost;      // samples that found the ring full
     alignas(4096) Cell ring[kRingCells];
 };
 
@@ -111,6 +112,12 @@ struct Page {
 static_assert(offsetof(Page, process) == kProcessHalf);
 static_assert(alignof(Page) == 4096, "mmap promises no more");
 inline constexpr size_t kPageBytes = sizeof(Page);
+
+// Kernels of the process that went through the partitioner.
+inline uint64_t launches(const Page& page) {
+    return page.process.launches.load(std::memory_order_relaxed) +
+           page.process.launches_of_others.load(std::memory_order_relaxed);
+}
 
 // ---- vudad's side
 
@@ -173,7 +180,7 @@ class SampleReader {
 
     // The process's own word for it.
     uint64_t lost() const { return page_.process.lost.load(std::memory_order_relaxed); }
-    uint64_t launches() const { return page_.process.launches.load(std::memory_order_relaxed); }
+    uint64_t launches() const { return page::launches(page_); }
     uint64_t applied_generation() const { return page_.process.applied.load(std::memory_order_acquire); }
 
  private:
@@ -258,7 +265,13 @@ class SampleWriter {
         return true;
     }
 
-    void count_launch() { page_.process.launches.fetch_add(1, std::memory_order_relaxed); }
+    void count_launch() { page_.process.launches_of_others.fetch_add(1, std::memory_order_relaxed); }
+    // The same without a locked instruction, which before a launch would wait for all that the driver has just written
+    // to the GPU's queue. Always the same thread of the process.
+    void count_own_launch() {
+        Word& launches = page_.process.launches;
+        launches.store(launches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    }
     void set_applied(uint64_t generation) { page_.process.applied.store(generation, std::memory_order_release); }
     uint64_t applied() const { return page_.process.applied.load(std::memory_order_relaxed); }
 

@@ -232,7 +232,7 @@ void LaunchHook::work(const void* parameters) {
         case Verdict::kApproved: break;
     }
     page::SampleWriter writer(*page_);
-    writer.count_launch();
+    count_launch(writer);
 
     QmdMask mask;
     uint64_t generation;
@@ -255,7 +255,19 @@ void LaunchHook::work(const void* parameters) {
         return;
     }
     write_mask(*layout_, qmd, mask);
-    masked_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void LaunchHook::count_launch(page::SampleWriter& writer) {
+    // Another thread at the same address comes after the end of the one before.
+    const auto self = reinterpret_cast<uintptr_t>(__builtin_thread_pointer());
+    uintptr_t counting = counting_thread_.load(std::memory_order_relaxed);
+    if (counting == 0 && counting_thread_.compare_exchange_strong(counting, self, std::memory_order_relaxed))
+        counting = self;
+    if (counting == self) {
+        writer.count_own_launch();
+    } else {
+        writer.count_launch();
+    }
 }
 
 // False: the page is being changed this very moment, or nobody asked for anything.
@@ -347,10 +359,6 @@ std::optional<Error> LaunchHook::off_reason() const {
     const char* reason = off_reason_.load(std::memory_order_acquire);
     if (reason == nullptr) return std::nullopt;
     return Error{Code::kFailedPrecondition, reason, "see docs/partitioning.md"};
-}
-
-HookCounters LaunchHook::counters() const {
-    return {masked_.load(std::memory_order_relaxed), left_alone_.load(std::memory_order_relaxed)};
 }
 
 }  // namespace vuda::partition

@@ -52,11 +52,6 @@ struct SeenLaunch {
     CuContext wait_left = nullptr;
 };
 
-struct HookCounters {
-    uint64_t masked = 0;
-    uint64_t left_alone = 0;  // launches that a mask would have kept from ever starting
-};
-
 class LaunchHook {
  public:
     // Subscribes. One in a process, for as long as the process lives. FAILED_PRECONDITION: this version of CUDA is not
@@ -94,7 +89,8 @@ class LaunchHook {
     // Why the hook is off; nullopt: it is not.
     std::optional<Error> off_reason() const;
     void switch_off(const char* reason);
-    HookCounters counters() const;
+    // Launches that a mask would have kept from ever starting.
+    uint64_t left_alone() const { return left_alone_.load(std::memory_order_relaxed); }
 
  private:
     enum class Stage : uint32_t { kOff, kProving, kWorking };
@@ -116,6 +112,7 @@ class LaunchHook {
     void on_wait(const void* parameters);
     void probe(const void* parameters);
     void work(const void* parameters);
+    void count_launch(page::SampleWriter& writer);
     bool current_mask(QmdMask& mask, uint64_t& generation);
     void newcomer(CuContext context);
     void wake();
@@ -148,7 +145,7 @@ class LaunchHook {
     std::atomic<bool> times_waits_{false};
     Translated translated_;
     std::atomic_flag translating_;
-    std::atomic<uint64_t> masked_{0};
+    std::atomic<uintptr_t> counting_thread_{0};  // the one that counts its launches without a locked instruction
     std::atomic<uint64_t> left_alone_{0};
 };
 
