@@ -100,7 +100,8 @@ def run_case(case, options, runner, load, split, say):
     if case == "reconfigure":
         load.use("fragment", 8 * sms, options.kernel_us)
         quotas = (split.levels[-1], split.levels[len(split.levels) // 2])
-        return partition.measure(runner, case, {"partitioned": lambda: split.reconfigure(quotas, 30)}, options.runs, say)
+        configs = {"alone-renderer": lambda: split.undisturbed(30), "partitioned": lambda: split.reconfigure(quotas, 30)}
+        return partition.measure(runner, case, configs, options.runs, say)
     if case == "churn":
         load.use("fragment", 8 * sms, options.kernel_us)
         quotas = (split.levels[-1], split.levels[0], split.levels[len(split.levels) // 2])

@@ -37,6 +37,7 @@ nlohmann::ordered_json RenderReport::to_json() {
     if (!gpu_ms.empty()) {
         json["gpu_p50_ms"] = gpu_ms.percentile(50);
         json["gpu_p99_ms"] = gpu_ms.percentile(99);
+        json["gpu_max_ms"] = gpu_ms.max();
     }
     if (options.report_frames) json["frame_ms"] = frames;
     if (options.report_trace) json["trace"] = trace.to_json();
