@@ -67,9 +67,12 @@ class Load:
     def __init__(self, runner, options):
         self._runner = runner
         self._options = options
+        self._kernel_us = options.kernel_us
         self._known = {}
 
-    def use(self, render_load, blocks, kernel_us):
+    def use(self, render_load, blocks, times=1):
+        """`times`: how many times as long as --kernel-us says."""
+        kernel_us = times * self._kernel_us
         self._options.render_load, self._options.blocks, self._options.kernel_us = render_load, blocks, kernel_us
         workload = self._runner.workload
         key = (render_load, blocks, kernel_us)
@@ -94,21 +97,21 @@ def run_case(case, options, runner, load, split, say):
     sms = 2 * split.total
     if case == "full-quota":
         # As many blocks as are resident at a time on the SMs that compute keeps.
-        load.use("fragment", 8 * 2 * split.levels[-1], options.kernel_us)
+        load.use("fragment", 8 * 2 * split.levels[-1])
         configs = {**alone, "shared": lambda: split.split("intra-sm", "none"), "partitioned": lambda: split.split("inter-sm", "none")}
         return partition.measure(runner, case, configs, options.runs, say)
     if case == "reconfigure":
-        load.use("fragment", 8 * sms, options.kernel_us)
+        load.use("fragment", 8 * sms)
         quotas = (split.levels[-1], split.levels[len(split.levels) // 2])
         configs = {"alone-renderer": lambda: split.undisturbed(30), "partitioned": lambda: split.reconfigure(quotas, 30)}
         return partition.measure(runner, case, configs, options.runs, say)
     if case == "churn":
-        load.use("fragment", 8 * sms, options.kernel_us)
+        load.use("fragment", 8 * sms)
         quotas = (split.levels[-1], split.levels[0], split.levels[len(split.levels) // 2])
         return partition.measure(runner, case, {"partitioned": lambda: split.churn(quotas, 10, _CHURN_SECONDS)}, 1, say)
     rows, problems = [], []
     # Many short blocks, so that what does not fill the last wave is little.
-    load.use(case.removeprefix("sweep-"), 8 * sms * 16, 4 * options.kernel_us)
+    load.use(case.removeprefix("sweep-"), 8 * sms * 16, times=4)
     for number, level in enumerate(split.levels):
         configs = {"partitioned": lambda level=level: split.split("inter-sm", level)}
         if number == 0:

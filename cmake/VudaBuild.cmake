@@ -55,7 +55,7 @@ endif()
 # that cannot be has the property SKIP_UNITY_BUILD_INCLUSION. That each source also compiles alone is checked by scripts/lint.py.
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 0)
 
-# vuda_test(NAME SOURCES ... LIBS ... [LABELS ...] [TIMEOUT seconds]): one GoogleTest program, one ctest entry a test case.
+# vuda_test(NAME SOURCES ... LIBS ... [LABELS ...] [TIMEOUT seconds]): one GoogleTest program; one ctest entry a test case, with sanitizers one a program.
 function(vuda_test name)
     cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
     if(NOT VUDA_BUILD_TESTS)
@@ -74,6 +74,12 @@ function(vuda_test name)
     target_compile_options(${name} PRIVATE -O0)
     include(GoogleTest)
     list(GET ARG_LABELS 0 label)
+    # A program with a sanitizer takes longer to start than most cases do.
+    if(VUDA_SANITIZE AND NOT label STREQUAL "e2e")
+        add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
+        set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 400)
+        return()
+    endif()
     # The list of cases is made when ctest runs: a build does not wait for the programs it has linked.
     gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
                          PROPERTIES LABELS ${label} TIMEOUT ${ARG_TIMEOUT})

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -95,6 +96,17 @@ class Verdicts(unittest.TestCase):
         self.assertTrue(lines[1].startswith("ok"))
         self.assertTrue(lines[2].startswith("MISSED own-quota-change"))
         self.assertTrue(lines[3].startswith("ok"))
+
+    def test_a_load_does_not_depend_on_the_one_before(self):
+        options = types.SimpleNamespace(render_load="fragment", blocks=0, kernel_us=720.0)
+        workload = types.SimpleNamespace(frame_iterations=None, kernel_iterations=None)
+        runner = types.SimpleNamespace(workload=workload, calibrate=lambda identity: asked.append(options.kernel_us), checksum=1)
+        asked = []
+        load = partition_program.Load(runner, options)
+        load.use("vertex", 8, times=4)
+        load.use("fragment", 8, times=4)
+        load.use("fragment", 8)
+        self.assertEqual(asked, [2880.0, 2880.0, 720.0])
 
     def test_merging_replaces_what_was_measured_again(self):
         document = {"experiment": "partition", "gpu": "g", "driver": "d", "cuda": "c", "commit": "1", "command": "x", "date": "2026-01-01", "runs": 5}

@@ -4,9 +4,9 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <map>
 
 #include "tests/e2e/deployment.h"
 
@@ -155,13 +155,21 @@ TEST_F(SloE2eTest, ComputeIsDividedByWeight) {
     })) << deployment_->status().dump(2);
     EXPECT_THAT(vudactl({"slo", "game"}).out, HasSubstr(", weight 3\n"));
     EXPECT_EQ(vudactl({"slo", "game", "--weight", "3"}).status, 64) << "whose?";
-    // What the kernels themselves saw, once they are launched by that division.
-    EXPECT_TRUE(deployment_->wait_status([](const Json& status) {
-        const auto follows = [&](const Json& session) {
-            return session["state"] != "sharing" ||
-                   session["applied_generation"] >= status["tsgs"][0]["partition"]["generation"];
-        };
-        return std::all_of(status["sessions"].begin(), status["sessions"].end(), follows);
+    // What the kernels themselves saw, once one that was launched by that division has ended: the one after it is
+    // launched.
+    const uint64_t division = deployment_->status()["tsgs"][0]["partition"]["generation"];
+    std::map<uint64_t, uint64_t> following;  // session: its launches when it was first seen to follow
+    EXPECT_TRUE(deployment_->wait_status([&](const Json& status) {
+        bool ended = true;
+        for (const Json& session : status["sessions"]) {
+            if (session["state"] != "sharing") continue;
+            const auto launches = session["launches"].get<uint64_t>();
+            if (session["applied_generation"].get<uint64_t>() >= division)
+                following.emplace(session["id"].get<uint64_t>(), launches);
+            const auto since = following.find(session["id"].get<uint64_t>());
+            ended = ended && since != following.end() && launches >= since->second + 2;
+        }
+        return ended;
     })) << deployment_->status().dump(2);
     second.signal(SIGTERM);
     EXPECT_EQ(second.wait(), 0);
