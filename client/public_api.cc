@@ -1,6 +1,5 @@
 // The calls of vuda.h: record the wish, and let the preload know. No exception leaves this file.
 #include <dlfcn.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/monotonic.h"
 #include "client/names.h"
 #include "client/process_state.h"
 #include "vuda/vuda.h"
@@ -77,12 +77,6 @@ int apply(Change change) {
     } catch (const std::exception& thrown) {
         return fail(VUDA_E_INTERNAL, std::string("internal error: ") + thrown.what() + "; please report this");
     }
-}
-
-uint64_t now_ns() {
-    timespec time;
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<uint64_t>(time.tv_sec) * 1000000000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
 // The process's state when somebody takes samples of this kind; else NULL.
@@ -206,13 +200,13 @@ int vuda_get_partition(struct vuda_partition* out) {
 }
 
 void vuda_step_begin(uint64_t id) {
-    if (ProcessState* state = listened(page::SampleKind::kStep)) state->steps().begin(id, now_ns());
+    if (ProcessState* state = listened(page::SampleKind::kStep)) state->steps().begin(id, monotonic_ns());
 }
 
 void vuda_step_end(uint64_t id) {
     ProcessState* state = listened(page::SampleKind::kStep);
     if (state == nullptr) return;
-    const uint64_t now = now_ns();
+    const uint64_t now = monotonic_ns();
     if (const auto duration = state->steps().end(id, now)) {
         page::SampleWriter(*state->partition()->page()).push({page::SampleKind::kStep, id, now, *duration});
     }

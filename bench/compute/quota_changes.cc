@@ -1,11 +1,8 @@
 #include "bench/compute/quota_changes.h"
 
-#include <dlfcn.h>
-
-#include <cstring>
-
 #include "bench/common/clock.h"
 #include "bench/common/stop_signal.h"
+#include "bench/compute/loaded_library.h"
 #include "vuda/vuda.h"
 
 namespace vuda::bench {
@@ -16,16 +13,12 @@ constexpr double kPatienceSeconds = 2;
 }  // namespace
 
 Result<QuotaChangeTimes> change_quota(uint32_t changes, const std::string& library) {
-    // The handle is not given back: a library that was found stays.
-    void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-    if (handle == nullptr)
-        return Error{Code::kNotFound, "VUDA is not in this process", "run it under vudactl run --attach"};
+    const LoadedLibrary vuda(library);
+    if (!vuda) return Error{Code::kNotFound, "VUDA is not in this process", "run it under vudactl run --attach"};
     decltype(&::vuda_set_quota) set_quota = nullptr;
     decltype(&::vuda_get_partition) get_partition = nullptr;
-    void* found = ::dlsym(handle, "vuda_set_quota");
-    std::memcpy(&set_quota, &found, sizeof set_quota);
-    found = ::dlsym(handle, "vuda_get_partition");
-    std::memcpy(&get_partition, &found, sizeof get_partition);
+    vuda.find("vuda_set_quota", &set_quota);
+    vuda.find("vuda_get_partition", &get_partition);
     if (set_quota == nullptr || get_partition == nullptr)
         return Error{Code::kNotFound, library + " has no vuda_set_quota", "it is older than this program"};
 

@@ -24,9 +24,9 @@ class StepMarks {
     }
 
  private:
-    using Mark = void (*)(uint64_t id);
-    Mark begin_ = nullptr;
-    Mark end_ = nullptr;
+    using Mark = void(uint64_t id);
+    Mark* begin_ = nullptr;
+    Mark* end_ = nullptr;
 };
 
 }  // namespace vuda::bench

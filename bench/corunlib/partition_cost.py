@@ -1,5 +1,6 @@
 """What following a split costs a launch, and what changing it costs."""
 
+import contextlib
 import os
 import statistics
 import subprocess
@@ -17,9 +18,9 @@ _CHANGES = 50
 _OWN_CHANGES = 2000
 
 
-def _launches(runner, split, launches):
-    """Nanoseconds that one asynchronous launch takes the program, attached: with the partitioner's mask, and without its hook; both in
-    turns in the same process."""
+@contextlib.contextmanager
+def _attached(runner, split, what, seconds, extra=(), load=None, gated=True):
+    """A compute program beside a renderer, in mode inter-sm, ready: a function that lets it start and returns what it found."""
     identity = Identity()
     directory = runner.run_directory(identity)
     start = os.path.join(directory, "start")
@@ -28,86 +29,60 @@ def _launches(runner, split, launches):
         running.append(runner.start_renderer(directory, identity, True, 0))
         ready = os.path.join(directory, "compute.ready")
         words = runner.stack.run("--attach", TSG_NAME, "--require")
-        gate = ["--ready-file", ready, "--start-file", start]
-        extra = ["--launch-cost", str(launches)]
-        compute = Program("compute", [*words, *runner.workload.compute(1, gate, extra, "tiny")], directory, identity)
+        gate = ["--ready-file", ready, *(["--start-file", start] if gated else [])]
+        compute = Program("compute", [*words, *runner.workload.compute(seconds, gate, extra, load)], directory, identity)
         running.append(compute)
         compute.wait_ready(ready, _LIMIT_SECONDS, runner.guard)
         split.splitter.wait_backend(runner.guard)
         split.splitter.set_mode("inter-sm")
-        split.splitter.set_quota("none")
-        split.splitter.wait_applied(runner.guard)
-        open(start, "w", encoding="ascii").close()
-        answer = compute.result(_LIMIT_SECONDS, runner.guard)
+
+        def answer():
+            split.splitter.wait_applied(runner.guard)
+            open(start, "w", encoding="ascii").close()
+            return compute.result(_LIMIT_SECONDS, runner.guard)
+
+        yield answer
         runner.guard()
-        if "watched_p50_ns" not in answer:
-            raise RunFailed("the partitioner did not follow the program's launches")
-        return {
-            "launch_p50_ns": answer["watched_p50_ns"],
-            "launch_p99_ns": answer["watched_p99_ns"],
-            "unwatched_p50_ns": answer["launch_p50_ns"],
-            "unwatched_p99_ns": answer["launch_p99_ns"],
-            "mask_ns": answer["watched_p50_ns"] - answer["launch_p50_ns"],
-        }
     finally:
         for program in reversed(running):
             program.kill()
-        runner.discard(directory, "launch cost")
+        runner.discard(directory, what)
+
+
+def _launches(runner, split, launches):
+    """Nanoseconds that one asynchronous launch takes the program, attached: with the partitioner's mask, and without its hook; both in
+    turns in the same process."""
+    with _attached(runner, split, "launch cost", 1, ["--launch-cost", str(launches)], "tiny") as answer:
+        split.splitter.set_quota("none")
+        found = answer()
+    if "watched_p50_ns" not in found:
+        raise RunFailed("the partitioner did not follow the program's launches")
+    return {
+        "launch_p50_ns": found["watched_p50_ns"],
+        "launch_p99_ns": found["watched_p99_ns"],
+        "unwatched_p50_ns": found["launch_p50_ns"],
+        "unwatched_p99_ns": found["launch_p99_ns"],
+        "mask_ns": found["watched_p50_ns"] - found["launch_p50_ns"],
+    }
 
 
 def _changes(runner, split):
     """Milliseconds from vudactl's request until the split is in force (by vudactl's own clock: it is on every session page when vudad
     answers, so the next launch follows it), and of the whole command: loading libraries, gRPC's start, connecting, the request, the end."""
-    identity = Identity()
-    directory = runner.run_directory(identity)
-    running = []
-    try:
-        running.append(runner.start_renderer(directory, identity, True, 0))
-        ready = os.path.join(directory, "compute.ready")
-        words = runner.stack.run("--attach", TSG_NAME, "--require")
-        compute = Program("compute", [*words, *runner.workload.compute(0, ["--ready-file", ready])], directory, identity)
-        running.append(compute)
-        compute.wait_ready(ready, _LIMIT_SECONDS, runner.guard)
-        split.splitter.wait_backend(runner.guard)
-        split.splitter.set_mode("inter-sm")
-        whole, applied = [], []
+    whole, applied = [], []
+    with _attached(runner, split, "quota changes", 0, gated=False):
         for number in range(_CHANGES):
             began = time.monotonic()
             applied.append(split.splitter.set_quota(split.levels[number % len(split.levels)]))
             whole.append(1000 * (time.monotonic() - began))
-        runner.guard()
-        return {"vudactl_quota_ms": statistics.median(whole), "quota_change_ms": statistics.median(applied), "quota_change_max_ms": max(applied)}
-    finally:
-        for program in reversed(running):
-            program.kill()
-        runner.discard(directory, "quota changes")
+    return {"vudactl_quota_ms": statistics.median(whole), "quota_change_ms": statistics.median(applied), "quota_change_max_ms": max(applied)}
 
 
 def _own_changes(runner, split):
     """Microseconds that the attached program itself pays for changing its quota, and until the change is in force."""
-    identity = Identity()
-    directory = runner.run_directory(identity)
-    start = os.path.join(directory, "start")
-    running = []
-    try:
-        running.append(runner.start_renderer(directory, identity, True, 0))
-        ready = os.path.join(directory, "compute.ready")
-        words = runner.stack.run("--attach", TSG_NAME, "--require")
-        gate = ["--ready-file", ready, "--start-file", start, "--quota-changes", str(_OWN_CHANGES)]
-        compute = Program("compute", [*words, *runner.workload.compute(1, gate)], directory, identity)
-        running.append(compute)
-        compute.wait_ready(ready, _LIMIT_SECONDS, runner.guard)
-        split.splitter.wait_backend(runner.guard)
-        split.splitter.set_mode("inter-sm")
-        split.splitter.wait_applied(runner.guard)
-        open(start, "w", encoding="ascii").close()
-        answer = compute.result(_LIMIT_SECONDS, runner.guard)
-        runner.guard()
-        return {name: answer[name] for name in ("quota_call_p50_us", "quota_call_p99_us", "quota_applied_p50_us", "quota_applied_p99_us")}
-    finally:
-        for program in reversed(running):
-            program.kill()
-        runner.discard(directory, "own quota changes")
+    with _attached(runner, split, "own quota changes", 1, ["--quota-changes", str(_OWN_CHANGES)]) as answer:
+        found = answer()
+    return {name: found[name] for name in ("quota_call_p50_us", "quota_call_p99_us", "quota_applied_p50_us", "quota_applied_p99_us")}
 
 
 def measure(runner, split, launches, repetitions, say):

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, BENCH)
@@ -96,6 +97,46 @@ class Verdicts(unittest.TestCase):
         self.assertTrue(lines[1].startswith("ok"))
         self.assertTrue(lines[2].startswith("MISSED own-quota-change"))
         self.assertTrue(lines[3].startswith("ok"))
+
+    def test_a_program_starts_when_its_split_is_in_force(self):
+        said = []
+
+        def note(text, value=None):
+            return lambda *arguments: (said.append(text), value)[1]
+
+        class Compute:
+            def __init__(self, label, command, directory, identity):
+                said.append("start " + " ".join(command[2:]))
+                self.gate = command[command.index("--start-file") + 1]
+
+            wait_ready = staticmethod(note("ready"))
+            kill = staticmethod(note("kill"))
+
+            def result(self, seconds, guard):
+                said.append("opened" if os.path.exists(self.gate) else "shut")
+                return {"watched_p50_ns": 30, "watched_p99_ns": 40, "launch_p50_ns": 10, "launch_p99_ns": 20}
+
+        with tempfile.TemporaryDirectory() as folder:
+            renderer = types.SimpleNamespace(kill=note("kill renderer"))
+            stack = types.SimpleNamespace(run=lambda *words: ["run"])
+            workload = types.SimpleNamespace(compute=lambda seconds, gate, extra, load: ["compute", load, *extra, *gate])
+            runner = types.SimpleNamespace(
+                run_directory=lambda identity: folder,
+                start_renderer=note("renderer", renderer),
+                stack=stack,
+                workload=workload,
+                guard=lambda: None,
+                discard=note("discard"),
+            )
+            splitter = types.SimpleNamespace(
+                wait_backend=note("backend"), set_mode=note("mode"), set_quota=note("quota"), wait_applied=note("applied")
+            )
+            with unittest.mock.patch.object(partition_cost, "Program", Compute):
+                found = partition_cost._launches(runner, types.SimpleNamespace(splitter=splitter), 7)
+        self.assertEqual(found["mask_ns"], 20)
+        self.assertIn("tiny --launch-cost 7 --ready-file", said[1])
+        order = ["ready", "backend", "mode", "quota", "applied", "opened", "kill", "kill renderer", "discard"]
+        self.assertEqual([said[0], *said[2:]], ["renderer", *order])
 
     def test_a_load_does_not_depend_on_the_one_before(self):
         options = types.SimpleNamespace(render_load="fragment", blocks=0, kernel_us=720.0)

@@ -90,6 +90,18 @@ class LayerVulkan : public testing::Test {
         return device;
     }
 
+    // One command buffer, which goes with its pool.
+    static void make_commands(VkDevice device, VkCommandPool& pool, VkCommandBuffer& commands) {
+        VkCommandPoolCreateInfo pool_info{};
+        pool_info.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+        ASSERT_EQ(::vkCreateCommandPool(device, &pool_info, nullptr, &pool), VK_SUCCESS);
+        VkCommandBufferAllocateInfo info{};
+        info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+        info.commandPool = pool;
+        info.commandBufferCount = 1;
+        ASSERT_EQ(::vkAllocateCommandBuffers(device, &info, &commands), VK_SUCCESS);
+    }
+
     // Fills a buffer on the device and reads it back: the device works.
     static void use(VkPhysicalDevice physical, VkDevice device) {
         constexpr VkDeviceSize kSize = 4096;
@@ -118,16 +130,9 @@ class LayerVulkan : public testing::Test {
         ASSERT_EQ(::vkAllocateMemory(device, &allocate, nullptr, &memory), VK_SUCCESS);
         ASSERT_EQ(::vkBindBufferMemory(device, buffer, memory, 0), VK_SUCCESS);
 
-        VkCommandPoolCreateInfo pool_info{};
-        pool_info.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
         VkCommandPool pool;
-        ASSERT_EQ(::vkCreateCommandPool(device, &pool_info, nullptr, &pool), VK_SUCCESS);
-        VkCommandBufferAllocateInfo command_info{};
-        command_info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-        command_info.commandPool = pool;
-        command_info.commandBufferCount = 1;
         VkCommandBuffer commands;
-        ASSERT_EQ(::vkAllocateCommandBuffers(device, &command_info, &commands), VK_SUCCESS);
+        ASSERT_NO_FATAL_FAILURE(make_commands(device, pool, commands));
         VkCommandBufferBeginInfo begin{};
         begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
         ASSERT_EQ(::vkBeginCommandBuffer(commands, &begin), VK_SUCCESS);
@@ -198,16 +203,9 @@ TEST_F(LayerVulkan, FramesAreTimedWhereLibvudaIsLoaded) {
     VkFence fence;
     ASSERT_EQ(::vkCreateFence(device, &fence_info, nullptr, &fence), VK_SUCCESS);
     // Some work, for the GPU's own clock: command buffers without a frame's fence, then the fence.
-    VkCommandPoolCreateInfo pool_info{};
-    pool_info.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
     VkCommandPool pool;
-    ASSERT_EQ(::vkCreateCommandPool(device, &pool_info, nullptr, &pool), VK_SUCCESS);
-    VkCommandBufferAllocateInfo command_info{};
-    command_info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-    command_info.commandPool = pool;
-    command_info.commandBufferCount = 1;
     VkCommandBuffer commands;
-    ASSERT_EQ(::vkAllocateCommandBuffers(device, &command_info, &commands), VK_SUCCESS);
+    ASSERT_NO_FATAL_FAILURE(make_commands(device, pool, commands));
     VkCommandBufferBeginInfo begin{};
     begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
     begin.flags = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;

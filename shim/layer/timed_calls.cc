@@ -1,9 +1,8 @@
 #include "shim/layer/timed_calls.h"
 
-#include <time.h>
-
 #include <memory>
 
+#include "base/monotonic.h"
 #include "shim/layer/bind.h"
 #include "shim/layer/dispatch.h"
 
@@ -17,12 +16,6 @@ using TimedDevices = DispatchTable<const void*, TimedDispatch>;
 TimedDevices& timed() {
     static TimedDevices& table = *std::make_unique<TimedDevices>().release();
     return table;
-}
-
-uint64_t now_ns() {
-    timespec time;
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<uint64_t>(time.tv_sec) * 1000000000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
 uint64_t number(VkFence fence) { return reinterpret_cast<uint64_t>(fence); }
@@ -43,7 +36,7 @@ VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue queue, uint32_t count, const
     const auto device = timed().find(dispatch_key(queue));
     if (!device) return VK_ERROR_DEVICE_LOST;  // a queue of a device that was destroyed
     // Before the call: the GPU may be done before it returns.
-    const uint64_t frame = device->times->submitted(number(fence), now_ns());
+    const uint64_t frame = device->times->submitted(number(fence), monotonic_ns());
     return hand_on(*device, queue, count, submits, fence, frame, device->queue_submit);
 }
 
@@ -51,7 +44,7 @@ VKAPI_ATTR VkResult VKAPI_CALL queue_submit2(VkQueue queue, uint32_t count, cons
                                              VkFence fence) {
     const auto device = timed().find(dispatch_key(queue));
     if (!device) return VK_ERROR_DEVICE_LOST;
-    const uint64_t frame = device->times->submitted(number(fence), now_ns());
+    const uint64_t frame = device->times->submitted(number(fence), monotonic_ns());
     return hand_on(*device, queue, count, submits, fence, frame,
                    device->queue_submit2 != nullptr ? device->queue_submit2 : device->queue_submit2_khr);
 }
@@ -59,7 +52,7 @@ VKAPI_ATTR VkResult VKAPI_CALL queue_submit2(VkQueue queue, uint32_t count, cons
 VKAPI_ATTR VkResult VKAPI_CALL queue_present(VkQueue queue, const VkPresentInfoKHR* info) {
     const auto device = timed().find(dispatch_key(queue));
     if (!device) return VK_ERROR_DEVICE_LOST;
-    device->times->presented(now_ns());
+    device->times->presented(monotonic_ns());
     return device->queue_present(queue, info);
 }
 
@@ -70,7 +63,7 @@ VKAPI_ATTR VkResult VKAPI_CALL wait_for_fences(VkDevice handle, uint32_t count, 
     const VkResult result = device->wait_for_fences(handle, count, fences, all, timeout);
     // With several and not `all`, which one it was is not said.
     if (result == VK_SUCCESS && (all != VK_FALSE || count == 1)) {
-        const uint64_t now = now_ns();
+        const uint64_t now = monotonic_ns();
         for (uint32_t i = 0; i < count; ++i) signalled(*device, fences[i], now);
     }
     return result;
@@ -80,7 +73,7 @@ VKAPI_ATTR VkResult VKAPI_CALL get_fence_status(VkDevice handle, VkFence fence) 
     const auto device = timed().find(dispatch_key(handle));
     if (!device) return VK_ERROR_DEVICE_LOST;
     const VkResult result = device->get_fence_status(handle, fence);
-    if (result == VK_SUCCESS) signalled(*device, fence, now_ns());
+    if (result == VK_SUCCESS) signalled(*device, fence, monotonic_ns());
     return result;
 }
 

@@ -1,8 +1,8 @@
 #include "shim/partition/launch_hook.h"
+#include "base/monotonic.h"
 
 #include <pthread.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,12 +43,6 @@ constinit std::atomic<LaunchHook*> g_kept{nullptr};
 
 // When this thread began to wait for the GPU; 0: it does not.
 constinit thread_local uint64_t t_waits_since_ns = 0;
-
-uint64_t now_ns() {
-    timespec time;
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
-}
 
 uint64_t own_thread() { return static_cast<uint64_t>(::pthread_self()); }
 
@@ -158,12 +152,12 @@ void LaunchHook::on_wait(const void* parameters) {
     page::SampleWriter writer(*page_);
     if (side == 0) {
         t_waits_since_ns =
-            writer.wanted(page::SampleKind::kSync) && verdict(context) == Verdict::kApproved ? now_ns() : 0;
+            writer.wanted(page::SampleKind::kSync) && verdict(context) == Verdict::kApproved ? monotonic_ns() : 0;
         return;
     }
     const uint64_t since = std::exchange(t_waits_since_ns, 0);
     if (since == 0) return;
-    const uint64_t now = now_ns();
+    const uint64_t now = monotonic_ns();
     writer.push({page::SampleKind::kSync, 0, now, now - since});
 }
 

@@ -2,8 +2,6 @@
 // then allows.
 #pragma once
 
-#include <time.h>
-
 #include <array>
 #include <cstring>
 #include <map>
@@ -11,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "base/monotonic.h"
 #include "base/uuid.h"
 #include "shim/partition/cuda_driver.h"
 #include "shim/partition/launch_hook.h"
@@ -158,7 +157,7 @@ class FakeCuda {
     void wait(int function, CuContext context, uint64_t nanoseconds = 0) {
         if (waits.count(function) == 0) return;
         call_back_wait(function, context, 0);
-        for (const uint64_t until = now() + nanoseconds; now() < until;) {
+        for (const uint64_t until = monotonic_ns() + nanoseconds; monotonic_ns() < until;) {
         }
         if (!quirks.waits_have_no_end) call_back_wait(function, context, 1);
     }
@@ -218,12 +217,6 @@ class FakeCuda {
         parameters[8] = reinterpret_cast<uint64_t>(context);
         parameters[10] = side << 32 | static_cast<uint64_t>(function);
         callback_(user_, 6, function, parameters);
-    }
-
-    static uint64_t now() {
-        timespec time;
-        ::clock_gettime(CLOCK_MONOTONIC, &time);
-        return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
     }
 
     void run(const uint8_t* qmd, uint32_t* counts) const {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <cstring>
 
 #include "base/fault_point.h"
+#include "base/monotonic.h"
 #include "base/result.h"
 #include "rm/driver_version.h"
 #include "shim/preload/bootstrap.h"
@@ -31,14 +31,8 @@ constexpr uint32_t kStateSharing = 4;
 constexpr uint32_t kHandleTsg = 1;  // vuda.v1.HandleKind
 constexpr uint32_t kHandleBuffer = 2;
 
-uint64_t now_ns() {
-    timespec now{};
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
-
 std::chrono::nanoseconds patience_left(uint64_t started_ns) {
-    const uint64_t spent = now_ns() - started_ns;
+    const uint64_t spent = monotonic_ns() - started_ns;
     return std::chrono::nanoseconds(spent >= kPatienceNs ? 0 : kPatienceNs - spent);
 }
 
@@ -255,7 +249,7 @@ int Process::handle(UserCall& call) {
     seen.file = file;
     seen.role = role;
     seen.request = call.inner_request;
-    seen.now_ns = now_ns();
+    seen.now_ns = monotonic_ns();
     seen.arg = block;
     seen.params = params;
     const int result = run_call(*this, *calls_, *this, call, seen);
@@ -289,7 +283,7 @@ Plan Process::refused(const Plan& plan, const Call& call, size_t failed, std::sp
 Plan Process::after(const Plan& plan, const Call& call, const Outcome& outcome, std::span<const ActionResult> results) {
     const std::lock_guard lock(mutex_);
     Plan next = redirector_->after(plan, call, outcome, results);
-    if (plan.intent.kind == Intent::Kind::kMerge) spent_ns_[plan.intent.started_ns] = now_ns() - call.now_ns;
+    if (plan.intent.kind == Intent::Kind::kMerge) spent_ns_[plan.intent.started_ns] = monotonic_ns() - call.now_ns;
     ++generation_;
     changed_.notify_all();
     return next;
@@ -586,7 +580,7 @@ int Process::export_host(uint64_t held, vuda_private_handles* out, vuda_private_
             std::unique_lock lock(mutex_);
             for (;;) {
                 host = redirector_ != nullptr ? redirector_->host() : Host{};
-                const uint64_t now = now_ns();
+                const uint64_t now = monotonic_ns();
                 if (host.client != 0 && host.settled_at_ns <= now) break;
                 if (std::chrono::steady_clock::now() >= deadline) break;
                 const auto until = host.client == 0 ? deadline
