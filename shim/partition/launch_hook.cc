@@ -241,7 +241,7 @@ void LaunchHook::work(const void* parameters) {
     const QmdMask before = read_mask(*layout_, qmd);
     for (size_t i = 0; i < std::size(mask.words); ++i) mask.words[i] |= before.words[i];
     const QmdKind kind = read_kind(*layout_, qmd);
-    const bool starts = kind == QmdKind::kGrid      ? map_->leaves_any(mask)
+    const bool starts = kind == QmdKind::kGrid      ? leaves_grid(mask, qmd)
                         : kind == QmdKind::kCluster ? map_->leaves_cluster(mask, read_cluster(*layout_, qmd))
                                                     : false;
     if (!starts) {
@@ -249,6 +249,16 @@ void LaunchHook::work(const void* parameters) {
         return;
     }
     write_mask(*layout_, qmd, mask);
+}
+
+// A grid starts on what `mask` leaves.
+bool LaunchHook::leaves_grid(const QmdMask& mask, const uint8_t* qmd) const {
+    if (!map_->leaves_any(mask)) return false;
+    if (layout_->type_bit != kAbsent) return true;
+    // It may be cooperative. One with a block at most for each SM that is left finds room for all; one that no GPU
+    // could hold at a time is not cooperative.
+    const LaunchShape shape = read_shape(*layout_, qmd);
+    return block_count(shape) <= map_->sms_left(mask) || !fits_cooperatively(shape, map_->sms());
 }
 
 void LaunchHook::count_launch(page::SampleWriter& writer) {

@@ -113,6 +113,7 @@ class LaunchHook {
     void probe(const void* parameters);
     void work(const void* parameters);
     void count_launch(page::SampleWriter& writer);
+    bool leaves_grid(const QmdMask& mask, const uint8_t* qmd) const;
     bool current_mask(QmdMask& mask, uint64_t& generation);
     void newcomer(CuContext context);
     void wake();

@@ -81,6 +81,37 @@ TEST_F(Hook, ThePagesMaskGoesIntoEveryLaunch) {
     EXPECT_EQ(page::launches(*page_), 2u);
 }
 
+TEST_F(Hook, ADescriptorWithoutAKindIsMaskedWhereItCannotBeCooperative) {
+    fake_.quirks.descriptor_version = 0x30;
+    prove();
+    publish(1, {6, 30, 65});
+    const auto plain = [](std::initializer_list<uint32_t> tpcs) {
+        QmdMask mask;
+        for (const uint32_t t : tpcs) mask.words[t / 64] |= uint64_t{1} << (t % 64);
+        return mask;
+    };
+    const auto mask_of = [&](const LaunchShape& shape, const QmdMask& before = {}) {
+        return FakeCuda::old_mask_of(fake_.launch(shape, QmdKind::kGrid, context_, nullptr, before));
+    };
+    // 132 SMs hold 8 blocks of 256 threads each: more are not cooperative.
+    EXPECT_EQ(mask_of({{1057, 1, 1}, {256, 1, 1}}), plain({6, 30, 65}));
+    EXPECT_EQ(mask_of({{1056, 1, 1}, {256, 1, 1}}), QmdMask{}) << "it may be, and count on all SMs";
+    EXPECT_EQ(hook_->left_alone(), 1u);
+    // 126 SMs are left.
+    EXPECT_EQ(mask_of({{126, 1, 1}, {1024, 1, 1}}), plain({6, 30, 65})) << "room for all of it at once";
+    EXPECT_EQ(mask_of({{127, 1, 1}, {1024, 1, 1}}), QmdMask{});
+    EXPECT_EQ(mask_of({{40, 40, 40}, {32, 1, 1}}, plain({2})), plain({2, 6, 30, 65})) << "what CUDA excluded stays so";
+}
+
+TEST_F(Hook, OlderMasksHoldNoMoreTpcsThanTheyHaveBits) {
+    for (const uint8_t version : {0x23, 0x24}) {
+        fake_.quirks.descriptor_version = version;
+        EXPECT_NE(check_error().text.find("has no place in a launch descriptor's mask"), std::string::npos)
+            << "66 TPCs, 64 bits";
+        hook_ = nullptr;
+    }
+}
+
 std::vector<page::Sample> waits_in(page::Page& page) {
     std::vector<page::Sample> found;
     page::SampleReader(page).drain([&](const page::Sample& sample) { found.push_back(sample); });

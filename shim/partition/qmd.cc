@@ -1,24 +1,41 @@
 #include "shim/partition/qmd.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace vuda::partition {
 namespace {
 
-// clcbc0qmd.h (Hopper): QMDV04_00. clcdc0qmd.h, clcec0qmd.h (Blackwell): QMDV04_01, QMDV05_00. Version, place of the
-// version, size, QMD_TYPE, TPC_DISABLE_MASK_VALID, TPC_DISABLE_MASK, GRID_WIDTH, CTA_THREAD_DIMENSION0, GPC_CGA_WIDTH.
-// Older descriptors have a mask too (SM_DISABLE_MASK_LOWER and _UPPER), but do not say whether a grid is cooperative.
+// clcbc0qmd.h (Hopper): QMDV04_00. clcdc0qmd.h, clcec0qmd.h (Blackwell): QMDV04_01, QMDV05_00. clc5c0qmd.h (Turing),
+// clc6c0qmd.h, clc7c0qmd.h (Ampere): QMDV02_03, QMDV02_04, QMDV03_00, alike in all that is read here; clc9c0qmd.h (Ada)
+// adds eight bits to the mask of QMDV03_00, which no GPU before it needs. In the order of QmdLayout: QMD_VERSION; its
+// place, size, QMD_TYPE, TPC_DISABLE_MASK_VALID, (TPC|SM)_DISABLE_MASK, its bits, the places of more; GRID_WIDTH or
+// CTA_RASTER_WIDTH, CTA_THREAD_DIMENSION0, GPC_CGA_WIDTH, IS_QUEUE.
 constexpr QmdLayout kLayouts[] = {
-    {0x40, 72, 320, 23, 31, 304, 128, 144, 268, true},
-    {0x41, 72, 320, 23, 31, 304, 128, 144, 268, true},
-    {0x50, 58, 296, 151, 159, 280, 156, 136, 256, true},
+    {0x40, 72, 320, 23, 31, 304, 128, {kAbsent, kAbsent}, 128, 144, 268, kAbsent, true},
+    {0x41, 72, 320, 23, 31, 304, 128, {kAbsent, kAbsent}, 128, 144, 268, kAbsent, true},
+    {0x50, 58, 296, 151, 159, 280, 128, {kAbsent, kAbsent}, 156, 136, 256, kAbsent, true},
+    {0x23, 72, 256, kAbsent, kAbsent, 84, 64, {kAbsent, kAbsent}, 48, 74, kAbsent, 136, false},
+    {0x24, 72, 256, kAbsent, kAbsent, 84, 64, {kAbsent, kAbsent}, 48, 74, kAbsent, 136, false},
+    {0x30, 72, 256, kAbsent, kAbsent, 84, 72, {372, 379}, 48, 74, kAbsent, 136, false},
 };
 
-constexpr bool fits(const QmdLayout& layout) {
-    return layout.mask + kQmdMaskTpcs / 8 <= layout.size && layout.grid + 10u <= layout.size &&
-           layout.block + 5u <= layout.size && layout.cluster + 3u <= layout.size &&
-           layout.version_byte < layout.size && layout.size <= kQmdLookBytes && layout.valid_bit / 8u < layout.size &&
-           layout.type_bit % 32 <= 29 && layout.type_bit / 8u < layout.size;
+constexpr bool inside(const QmdLayout& layout, uint16_t bit, uint32_t width) {
+    return bit == kAbsent || (bit % 32 + width <= 32 && bit / 32 * 4 + 4 <= layout.size);
 }
-static_assert(fits(kLayouts[0]) && fits(kLayouts[1]) && fits(kLayouts[2]));
+constexpr bool fits(const QmdLayout& layout) {
+    return layout.mask + (layout.mask_bits >= 128 ? 16 : 8) <= layout.size && layout.grid + 10u <= layout.size &&
+           layout.block + 5u <= layout.size && (layout.cluster == kAbsent || layout.cluster + 3u <= layout.size) &&
+           layout.version_byte < layout.size && layout.size <= kQmdLookBytes && layout.mask_bits <= kQmdMaskTpcs &&
+           inside(layout, layout.valid_bit, 1) && inside(layout, layout.type_bit, 3) &&
+           inside(layout, layout.queue_bit, 1) && (layout.type_bit != kAbsent || layout.queue_bit != kAbsent) &&
+           inside(layout, layout.more_mask[0], 6) && inside(layout, layout.more_mask[1], 2) &&
+           (layout.more_mask[0] == kAbsent ? layout.mask_bits % 64 == 0 : layout.mask_bits == 72);
+}
+static_assert(std::all_of(std::begin(kLayouts), std::end(kLayouts), fits));
+
+constexpr uint64_t kMaxThreadsOfSm = 2048;
+constexpr uint64_t kMaxBlocksOfSm = 32;
 
 uint32_t load16(const uint8_t* at) { return static_cast<uint32_t>(at[0] | at[1] << 8); }
 
@@ -35,6 +52,17 @@ LaunchShape read_shape(const QmdLayout& layout, const uint8_t* qmd) {
     const uint8_t* grid = qmd + layout.grid;
     const uint8_t* block = qmd + layout.block;
     return {{load32(grid), load16(grid + 4), load16(grid + 8)}, {load16(block), load16(block + 2), block[4]}};
+}
+
+uint64_t block_count(const LaunchShape& shape) {
+    return uint64_t{shape.grid[0]} * shape.grid[1] * shape.grid[2];  // 32, 16 and 16 bits
+}
+
+bool fits_cooperatively(const LaunchShape& shape, uint32_t sms) {
+    // A warp is resident as a whole.
+    const uint64_t threads = (uint64_t{shape.block[0]} * shape.block[1] * shape.block[2] + 31) / 32 * 32;
+    const uint64_t of_sm = std::min(kMaxBlocksOfSm, kMaxThreadsOfSm / std::max<uint64_t>(threads, 32));
+    return block_count(shape) <= of_sm * sms;
 }
 
 }  // namespace vuda::partition

@@ -22,17 +22,23 @@ enum class QmdKind : uint8_t {
     kCooperativeCluster = 5
 };
 
-// All places in bytes from the start, but for the two marked as bits.
+inline constexpr uint16_t kAbsent = 0xffff;
+
+// All places in bytes from the start, but for those marked as bits.
 struct QmdLayout {
     uint8_t version;        // QMD_MAJOR_VERSION << 4 | QMD_MINOR_VERSION
     uint16_t version_byte;  // where that is
     uint16_t size;          // bytes that are read or written here
-    uint16_t type_bit;      // QMD_TYPE, 3 bits
-    uint16_t valid_bit;     // TPC_DISABLE_MASK_VALID
-    uint16_t mask;          // TPC_DISABLE_MASK, 128 bits
+    // QMD_TYPE, 3 bits. kAbsent: such descriptors do not tell a cooperative grid from another (fits_cooperatively).
+    uint16_t type_bit;
+    uint16_t valid_bit;     // TPC_DISABLE_MASK_VALID; kAbsent: the mask always counts
+    uint16_t mask;          // TPC_DISABLE_MASK, or SM_DISABLE_MASK_LOWER and _UPPER, which also has a bit for each TPC
+    uint16_t mask_bits;     // 64 in one piece at least
+    uint16_t more_mask[2];  // bits: SM_DISABLE_MASK_EXT_LOWER (6 bits), _EXT_UPPER (2); kAbsent: none
     uint16_t grid;          // GRID_WIDTH 32 bits, GRID_HEIGHT 16 bits after it, GRID_DEPTH 16 bits after 8 bytes
     uint16_t block;         // CTA_THREAD_DIMENSION0, 1, 2: 16, 16, 8 bits
-    uint16_t cluster;       // GPC_CGA_WIDTH, _HEIGHT, _DEPTH: 6 bits in a byte each
+    uint16_t cluster;       // GPC_CGA_WIDTH, _HEIGHT, _DEPTH: 6 bits in a byte each; kAbsent: there are no clusters
+    uint16_t queue_bit;     // IS_QUEUE; kAbsent: QMD_TYPE says it
     bool grouped;           // TPCs are numbered GPC by GPC (mask_map.h), else in the order of globalTpcId
 };
 
@@ -60,9 +66,27 @@ inline uint32_t load32(const uint8_t* at) {
     return value;
 }
 
-inline QmdKind read_kind(const QmdLayout& layout, const uint8_t* qmd) {
-    return static_cast<QmdKind>(load32(qmd + layout.type_bit / 32 * 4) >> (layout.type_bit % 32) & 7);
+inline uint32_t load_bits(const uint8_t* qmd, uint16_t bit, uint32_t width) {
+    return load32(qmd + bit / 32 * 4) >> (bit % 32) & ((uint32_t{1} << width) - 1);
 }
+
+inline void store_bits(uint8_t* qmd, uint16_t bit, uint32_t width, uint32_t value) {
+    uint8_t* const at = qmd + bit / 32 * 4;
+    const uint32_t field = ((uint32_t{1} << width) - 1) << (bit % 32);
+    const uint32_t word = (load32(at) & ~field) | (value << (bit % 32) & field);
+    std::memcpy(at, &word, sizeof word);
+}
+
+inline QmdKind read_kind(const QmdLayout& layout, const uint8_t* qmd) {
+    if (layout.type_bit != kAbsent) return static_cast<QmdKind>(load_bits(qmd, layout.type_bit, 3));
+    return load_bits(qmd, layout.queue_bit, 1) != 0 ? QmdKind::kQueue : QmdKind::kGrid;
+}
+
+// Of a grid whose descriptor does not say whether it is cooperative: it could be, since all its blocks may find room on
+// `sms` SMs at once. CUDA refuses a cooperative launch of more. No GPU holds more than 2,048 threads or 32 blocks on an
+// SM (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+bool fits_cooperatively(const LaunchShape& shape, uint32_t sms);
+uint64_t block_count(const LaunchShape& shape);
 
 // Blocks in a cluster.
 inline uint32_t read_cluster(const QmdLayout& layout, const uint8_t* qmd) {
@@ -78,16 +102,21 @@ struct QmdMask {
 // What the descriptor excludes already.
 inline QmdMask read_mask(const QmdLayout& layout, const uint8_t* qmd) {
     QmdMask mask;
-    const uint32_t valid = load32(qmd + layout.valid_bit / 32 * 4) >> (layout.valid_bit % 32) & 1;
-    if (valid != 0) std::memcpy(mask.words, qmd + layout.mask, sizeof mask.words);
+    if (layout.valid_bit != kAbsent && load_bits(qmd, layout.valid_bit, 1) == 0) return mask;
+    std::memcpy(mask.words, qmd + layout.mask, layout.mask_bits >= 128 ? 16 : 8);
+    if (layout.more_mask[0] != kAbsent) {
+        mask.words[1] = load_bits(qmd, layout.more_mask[0], 6) | load_bits(qmd, layout.more_mask[1], 2) << 6;
+    }
     return mask;
 }
 
 inline void write_mask(const QmdLayout& layout, uint8_t* qmd, const QmdMask& mask) {
-    uint8_t* const word = qmd + layout.valid_bit / 32 * 4;
-    const uint32_t flags = load32(word) | uint32_t{1} << (layout.valid_bit % 32);
-    std::memcpy(qmd + layout.mask, mask.words, sizeof mask.words);
-    std::memcpy(word, &flags, sizeof flags);
+    std::memcpy(qmd + layout.mask, mask.words, layout.mask_bits >= 128 ? 16 : 8);
+    if (layout.more_mask[0] != kAbsent) {
+        store_bits(qmd, layout.more_mask[0], 6, static_cast<uint32_t>(mask.words[1]) & 0x3f);
+        store_bits(qmd, layout.more_mask[1], 2, static_cast<uint32_t>(mask.words[1]) >> 6 & 3);
+    }
+    if (layout.valid_bit != kAbsent) store_bits(qmd, layout.valid_bit, 1, 1);
 }
 
 }  // namespace vuda::partition

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "rm/abi.h"
 #include "shim/partition/mask_map.h"
 #include "shim/partition/testing_cuda.h"
@@ -11,6 +13,12 @@ namespace vuda::partition {
 namespace {
 
 using testing::FakeRm;
+
+const QmdLayout& hopper() {
+    std::array<uint8_t, kQmdLookBytes> qmd{};
+    qmd[72] = 0x40;
+    return *find_qmd_layout(std::span<const uint8_t, kQmdLookBytes>(qmd));
+}
 
 TEST(RmTopology, AnH200AsItIs) {
     const Result<GpuLayout> layout = read_layout(FakeRm{});
@@ -86,7 +94,7 @@ TEST(RmTopology, RefusalsAndNonsenseAreErrors) {
 }
 
 TEST(MaskMap, BitsAreThoseThatWereSeen) {
-    const Result<MaskMap> map = MaskMap::make(testing::card_layout(), true);
+    const Result<MaskMap> map = MaskMap::make(testing::card_layout(), hopper());
     ASSERT_TRUE(map) << map.error().to_string();
     for (uint32_t t = 0; t < 66; ++t) {
         TpcMask disable{};
@@ -99,7 +107,7 @@ TEST(MaskMap, BitsAreThoseThatWereSeen) {
 
 TEST(MaskMap, KnowsWhatWouldNeverStart) {
     const GpuLayout layout = testing::card_layout();
-    const Result<MaskMap> map = MaskMap::make(layout, true);
+    const Result<MaskMap> map = MaskMap::make(layout, hopper());
     ASSERT_TRUE(map);
     TpcMask all{};
     for (size_t t = 0; t < 66; ++t) set(all, t);
@@ -120,11 +128,13 @@ TEST(MaskMap, KnowsWhatWouldNeverStart) {
 TEST(MaskMap, ANumberingThatDoesNotFitIsRefused) {
     GpuLayout layout = testing::card_layout();
     layout.virtual_gpcs[0] = 200;
-    EXPECT_FALSE(MaskMap::make(layout, true));
+    EXPECT_FALSE(MaskMap::make(layout, hopper()));
     layout = testing::card_layout();
     layout.virtual_gpcs[65] = layout.virtual_gpcs[64];
-    EXPECT_FALSE(MaskMap::make(layout, true));
-    EXPECT_TRUE(MaskMap::make(layout, false));
+    EXPECT_FALSE(MaskMap::make(layout, hopper()));
+    QmdLayout plain = hopper();
+    plain.grouped = false;
+    EXPECT_TRUE(MaskMap::make(layout, plain));
 }
 
 }  // namespace

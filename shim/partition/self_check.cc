@@ -123,7 +123,7 @@ Result<Proof> self_check(const CudaDriver& cuda, LaunchHook& hook, const GpuLayo
     const Result<SeenLaunch> plain = probe.run(hook, nullptr, std::nullopt);
     if (!plain) return plain.error();
     if (Status judged = judge_parameters(*plain, context); !judged) return judged.error();
-    Result<MaskMap> map = MaskMap::make(layout, plain->layout->grouped);
+    Result<MaskMap> map = MaskMap::make(layout, *plain->layout);
     if (!map) return map.error();
     for (size_t sm = 0; sm < kMaxSms; ++sm) {
         if (probe.counts()[sm] != 0 && tpc_of_sm[sm] < 0) {

@@ -136,6 +136,22 @@ class FakeCuda {
                                               uint32_t cluster = 1) {
         alignas(8) std::array<uint8_t, kQmdLookBytes> qmd{};
         const auto put = [&](size_t at, auto value) { std::memcpy(qmd.data() + at, &value, sizeof value); };
+        if (is_old()) {
+            // QMDV02_03 to QMDV03_00: no kind, no valid bit, and the mask's upper bits among other flags.
+            put(12, uint32_t{0x5a000000});
+            put(44, uint32_t{0x44000000});  // API_VISIBLE_CALL_LIMIT, SAMPLER_INDEX
+            qmd[72] = quirks.descriptor_version;
+            put(48, shape.grid[0] + (quirks.other_grid ? 1 : 0));
+            put(52, static_cast<uint16_t>(shape.grid[1]));
+            put(56, static_cast<uint16_t>(shape.grid[2]));
+            put(74, static_cast<uint16_t>(shape.block[0]));
+            put(76, static_cast<uint16_t>(shape.block[1]));
+            put(78, static_cast<uint16_t>(shape.block[2]));
+            put(84, before.words[0]);
+            call_back(qmd.data(), context);
+            if (counts != nullptr) run(qmd.data(), counts);
+            return qmd;
+        }
         const bool masked = !(before == QmdMask{});
         put(0, uint32_t{0x103f0000 | static_cast<uint32_t>(kind) << 23 | (masked ? 0x80000000u : 0u)});
         qmd[72] = quirks.descriptor_version;
@@ -162,6 +178,15 @@ class FakeCuda {
         if (!quirks.waits_have_no_end) call_back_wait(function, context, 1);
     }
     static constexpr int kStreamSynchronize = 126;
+
+    // A mask of QMDV02_03 to QMDV03_00, with the flags beside its upper bits as they were.
+    static QmdMask old_mask_of(const std::array<uint8_t, kQmdLookBytes>& qmd) {
+        QmdMask mask;
+        std::memcpy(&mask.words[0], qmd.data() + 84, 8);
+        const uint32_t word = load32(qmd.data() + 44);
+        mask.words[1] = (word >> 20 & 0x3f) | (word >> 27 & 3) << 6;
+        return (word & ~0x1bf00000u) == 0x44000000 ? mask : QmdMask{{~uint64_t{0}, ~uint64_t{0}}};
+    }
 
     static bool has_mask(const std::array<uint8_t, kQmdLookBytes>& qmd) { return (qmd[3] & 0x80) != 0; }
     static QmdMask mask_of(const std::array<uint8_t, kQmdLookBytes>& qmd) {
@@ -201,6 +226,8 @@ class FakeCuda {
         return current() == nullptr ? 0 : current()->quirks.enable_result;
     }
 
+    bool is_old() const { return quirks.descriptor_version < 0x40; }
+
     void call_back(uint8_t* qmd, CuContext context) {
         if (!enabled || callback_ == nullptr || quirks.never_calls_back) return;
         uint64_t parameters[11] = {};
@@ -221,9 +248,17 @@ class FakeCuda {
 
     void run(const uint8_t* qmd, uint32_t* counts) const {
         QmdMask mask;
-        if ((qmd[3] & 0x80) != 0 && !quirks.ignores_mask) std::memcpy(&mask, qmd + 304, sizeof mask);
+        if (is_old()) {
+            if (!quirks.ignores_mask) {
+                std::array<uint8_t, kQmdLookBytes> copy;
+                std::memcpy(copy.data(), qmd, copy.size());
+                mask = old_mask_of(copy);
+            }
+        } else if ((qmd[3] & 0x80) != 0 && !quirks.ignores_mask) {
+            std::memcpy(&mask, qmd + 304, sizeof mask);
+        }
         for (uint32_t t = 0; t < 66; ++t) {
-            const uint32_t bit = quirks.numbers_plainly ? t : kCardMaskBits[t];
+            const uint32_t bit = is_old() || quirks.numbers_plainly ? t : kCardMaskBits[t];
             if ((mask.words[bit / 64] >> (bit % 64) & 1) != 0) continue;
             if (quirks.one_sm_never_runs && t == 5) continue;
             counts[2 * t] += 16;
