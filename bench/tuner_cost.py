@@ -3,7 +3,8 @@
 
   bench/tuner_cost.py --bin build/release --output docs/results      writes tuner_cost.json
 
-Exit status: 0, 1 when a tick with 64 processes takes more than 50 us where the ladder is one that a GPU has, 69 not built, 70 the run failed.
+Exit status: 0, 1 when a tick with 64 processes takes more than 50 us in the mean or, of three runs or more, as 99th percentile, 69 not built,
+70 the run failed.
 """
 
 import argparse
@@ -20,8 +21,8 @@ from corunlib.table import format_table
 
 BUDGET_US = 50
 SESSIONS = 64
-# Levels take one TPC of each GPC at a time, and no GPC has more TPCs.
-MOST_LEVELS = 18
+# The slowest of a hundred ticks are also those that another program took the cache from: one run says little of them.
+RUNS_FOR_P99 = 3
 
 
 def parse_arguments(argv):
@@ -51,7 +52,7 @@ def case_of(name):
 
 
 def rows_of(runs, note):
-    """Rows and [(case, worst mean in us, whether the budget is for it), ...] of the programs' JSON answers."""
+    """Rows and [(case, what, us), ...], to which the budget applies, of the programs' JSON answers."""
     found = {}
     for answer in runs:
         for benchmark in answer["benchmarks"]:
@@ -62,10 +63,14 @@ def rows_of(runs, note):
             metrics["memory_kib"] = benchmark["memory_KiB"]
             found.setdefault(case, []).append(metrics)
     rows, judged = [], []
-    for (name, sessions, levels), values in found.items():
-        rows.append(row(name, "tuned", summaries(values), 0, note))
-        bound = sessions == SESSIONS and levels <= MOST_LEVELS
-        judged.append((name, max(value["tick_mean_us"] for value in values), bound))
+    for (name, sessions, _), values in found.items():
+        metrics = summaries(values)
+        rows.append(row(name, "tuned", metrics, 0, note))
+        if sessions != SESSIONS:
+            continue
+        judged.append((name, "mean of the worst run", metrics["tick_mean_us"]["max"]))
+        if len(values) >= RUNS_FOR_P99:
+            judged.append((name, "99th percentile, median of the runs", metrics["tick_p99_us"]["median"]))
     return rows, judged
 
 
@@ -110,11 +115,10 @@ def main(argv):
         result.add(rows)
         result.write()
     missed = False
-    for name, mean, bound in judged:
-        if bound:
-            good = mean <= BUDGET_US
-            missed = missed or not good
-            print(f"{'ok    ' if good else 'MISSED'} {name}: mean of the worst run {mean:.1f} us (<= {BUDGET_US})")
+    for name, what, value in judged:
+        good = value <= BUDGET_US
+        missed = missed or not good
+        print(f"{'ok    ' if good else 'MISSED'} {name}: {what} {value:.1f} us (<= {BUDGET_US})")
     return 1 if missed else 0
 
 

@@ -72,6 +72,12 @@ std::pair<double, double> Tuner::Impl::priorities(size_t level) const {
     return settings_.priority == Priority::kGraphicsFirst ? std::pair(graphics, compute) : std::pair(compute, graphics);
 }
 
+// The side that goes first has failed at this level, and that still counts.
+bool Tuner::Impl::failed_first(size_t level) const {
+    const Ban& ban = bans_[level];
+    return now_ < ban.until && (ban.graphics_factor > 0) == (settings_.priority == Priority::kGraphicsFirst);
+}
+
 // No level holds all targets, and none that was measured holds the one that goes first: another may.
 size_t Tuner::Impl::search_first_priority() const {
     if (searched_ >= kMostSearched) return kNoLevel;
@@ -124,21 +130,44 @@ size_t Tuner::Impl::compromise_level() const {
     return best;
 }
 
+// A burst of load that will pass by itself, as others did.
+bool Tuner::Impl::waits_for_the_end(const Alarm& alarm) {
+    if (alarm.graphics == alarm.compute || alarm.kind == TargetKind::kThroughput || infeasible_) return false;
+    Session* session = alarm.graphics ? nullptr : &sessions_.at(alarm.session);
+    Stream& stream = alarm.graphics ? frames_ : session->stream;
+    const LevelCurve& curve = alarm.graphics ? frame_speed_ : session->latency;
+    const bool first = !stream.bursts().waiting();
+    if (!stream.bursts().wait(static_cast<double>(stream.bound_ns()) * curve.shape(level_), now_)) return false;
+    if (first) {
+        Event wait = event(EventKind::kWait);
+        describe_alarm(alarm, wait);
+        push(wait);
+    }
+    return true;
+}
+
 void Tuner::Impl::handle_alarm(const Alarm& alarm) {
     last_alarm_ = now_;
     const bool protected_side = settings_.priority == Priority::kGraphicsFirst ? alarm.graphics : alarm.compute;
+    // Of those that have spoken only: what grows in the others is evidence of its own.
     const auto start_over = [&] {
-        frames_.detector().reset();
-        for (auto& [id, session] : sessions_) session.stream.detector().reset();
+        if (frames_.detector().alarm()) frames_.detector().reset();
+        for (auto& [id, session] : sessions_) {
+            if (session.stream.detector().alarm()) session.stream.detector().reset();
+        }
     };
     if (infeasible_ && !protected_side &&
         now_ - level_since_ < doubled(kCompromiseDwell, reversal_steps_, kLongestDwell * 4)) {
         start_over();
         return;
     }
+    if (waits_for_the_end(alarm)) {
+        start_over();
+        return;
+    }
     Event why = event(EventKind::kLevel);
     describe_alarm(alarm, why);
-    if (!infeasible_ || (protected_side && now_ >= bans_[level_].until)) ban_current(alarm);
+    if (!infeasible_ || (protected_side && !failed_first(level_))) ban_current(alarm);
     forecast_all();
     // While frames are missing, nobody knows what a raise would do to them.
     const bool frames_missing = graphics_target_.any() && graphics_usable() && !frames_.fresh(now_);

@@ -90,6 +90,7 @@ std::string Event::text() const {
         case EventKind::kLadder:
             return "the partitioner offers other levels; now " + std::to_string(new_level) + " compute TPCs";
         case EventKind::kClock: return "the clock went back by " + number(observed) + " ms";
+        case EventKind::kWait: return "waiting, since such bursts have passed by themselves: " + seen(*this);
     }
     return {};
 }
@@ -132,6 +133,7 @@ std::string_view to_string(EventKind kind) {
         case EventKind::kSession: return "tuner-session";
         case EventKind::kLadder: return "tuner-ladder";
         case EventKind::kClock: return "tuner-clock";
+        case EventKind::kWait: return "tuner-wait";
     }
     return "tuner";
 }

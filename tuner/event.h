@@ -18,6 +18,7 @@ enum class EventKind : uint8_t {
     kSession,  // a process came or went
     kLadder,   // the partitioner offers other levels
     kClock,    // the caller's clock went backwards
+    kWait,     // a target is missed, but by experience that will pass by itself: the level stays
 };
 
 enum class Cause : uint8_t {

@@ -21,72 +21,108 @@ Regime Tuner::Impl::regime() const {
     return compute ? Regime::kCompute : Regime::kNone;
 }
 
+// The compute side of all levels.  Loops over the levels without a branch, one for each quantity, which the compiler
+// makes vectors of: with 64 processes this is most of what a tick may cost.
+double Tuner::Impl::sum_up(Session& session) {
+    const size_t count = forecasts_.size();
+    const ComputeTarget& target = session.target;
+    const Estimates& latency = session.latency.all(now_);
+    const Estimates& rate = session.rate.all(now_);
+    const double latency_factor = session.latency.factor(), rate_factor = session.rate.factor();
+    const bool latency_known = session.latency.best_known() > 0;
+    const double best = session.rate.best_known();
+    const auto least_known = [count](std::vector<Knowledge>& least, const std::vector<Knowledge>& of) {
+        Knowledge* const out = least.data();
+        const Knowledge* const known = of.data();
+        for (size_t level = 0; level < count; ++level)
+            out[level] = known[level] < out[level] ? known[level] : out[level];
+    };
+    double* const rates = rates_.data();
+    for (size_t level = 0; level < count; ++level) rates[level] = rate_factor * rate.speed[level];
+    if (session.paced) {
+        const double now = session.rate_now, able = kPacedUse * 1e9 * latency_factor;
+        for (size_t level = 0; level < count; ++level) {
+            const double able_here = latency_known ? able * latency.speed[level] : HUGE_VAL;
+            const double guess = able_here < now ? able_here : now;
+            rates[level] = rate.knowledge[level] == Knowledge::kMeasured ? rates[level] : guess;
+        }
+    } else {
+        least_known(sums_.rated, rate.knowledge);
+    }
+    // Speed against what the target needs; the forecast is the inverse of the least.
+    const auto need = [&](const double* speed, double per_speed) {
+        double* const out = sums_.speed.data();
+        for (size_t level = 0; level < count; ++level) {
+            const double one = per_speed * speed[level];
+            out[level] = one < out[level] ? one : out[level];
+        }
+    };
+    if (target.latency_ms > 0) {
+        least_known(sums_.judged, latency.knowledge);
+        const double here = tail_here(session.stream), speed = sums_.speed[level_];
+        if (latency_known)
+            need(latency.speed.data(), latency_factor * target.latency_ms * 1e6 / session.stream.tail_ratio());
+        if (here > 0) sums_.speed[level_] = std::min(speed, target.latency_ms * 1e6 / here);
+    }
+    if (target.throughput > 0) {
+        least_known(sums_.judged, rate.knowledge);
+        if (best > 0) need(rates, 1 / target.throughput);
+    }
+    if (best > 0) {
+        const double worth = session.weight / best;
+        double* const out = sums_.rate.data();
+        for (size_t level = 0; level < count; ++level) out[level] += worth * rates[level];
+    }
+    return session.weight;
+}
+
+// Where the tuner is and holds its target, the tail itself is there to be seen.  A tail over the bound is not compared
+// with what is forecast for others: the load may have just grown.
+double Tuner::Impl::tail_here(const Stream& stream) {
+    const double tail = stream.detector().alarm() ? 0 : stream.measured_tail();
+    return tail <= static_cast<double>(stream.bound_ns()) ? tail : 0;
+}
+
 void Tuner::Impl::forecast_all() {
     const size_t count = forecasts_.size();
-    forecasts_.assign(count, {});
-    for (Forecast& f : forecasts_) {
-        f.judged = f.measured = true;
-        f.compute = HUGE_VAL;
-    }
-    const auto take = [](Forecast& f, const Estimate& estimate) {
-        f.judged &= estimate.knowledge == Knowledge::kMeasured;
-        f.guessed |= estimate.knowledge == Knowledge::kGuess || estimate.knowledge == Knowledge::kNone;
-        return estimate.speed;
-    };
-    // Compute first, as a sum of rates in `utility`.
+    sums_.speed.assign(count, HUGE_VAL);
+    sums_.rate.assign(count, 0);
+    sums_.judged.assign(count, Knowledge::kMeasured);
+    sums_.rated.assign(count, Knowledge::kMeasured);
+    rates_.resize(count);
     double weights = 0;
     for (auto& [id, session] : sessions_) {
-        if (!session.counted || !session.stream.fresh(now_)) continue;
-        const ComputeTarget& target = session.target;
-        // Speed against what the target needs; the forecast is the inverse of the least.
-        const double per_speed = target.latency_ms * 1e6 / session.stream.tail_ratio();
-        const double per_rate = target.throughput > 0 ? 1 / target.throughput : 0;
-        const double best = session.rate.best_known();
-        const double worth = best > 0 ? session.weight / best : 0;
-        session.latency.all(now_, estimates_);
-        session.rate.all(now_, more_estimates_);
-        for (size_t level = 0; level < count; ++level) {
-            Forecast& f = forecasts_[level];
-            const Estimate& latency = estimates_[level];
-            Estimate& rate = more_estimates_[level];
-            const bool rate_measured = rate.knowledge == Knowledge::kMeasured;
-            if (session.paced && !rate_measured) {
-                rate.speed = session.rate_now;
-                if (latency.speed > 0) rate.speed = std::min(rate.speed, kPacedUse * latency.speed * 1e9);
-            }
-            if (target.latency_ms > 0) {
-                if (const double speed = take(f, latency); speed > 0)
-                    f.compute = std::min(f.compute, speed * per_speed);
-            }
-            if (target.throughput > 0) {
-                if (const double speed = take(f, rate); speed > 0) f.compute = std::min(f.compute, speed * per_rate);
-            }
-            f.utility += worth * rate.speed;
-            f.measured &= session.paced || rate_measured;
-        }
-        weights += session.weight;
+        if (session.counted && session.stream.fresh(now_)) weights += sum_up(session);
     }
-    frame_speed_.all(now_, estimates_);
+    const Estimates& frames = frame_speed_.all(now_);
+    const Estimates& frame_rates = frame_rate_.all(now_);
     const double frame_best = frame_speed_.best_known();
     const bool frames_bound = graphics_target_.any() && graphics_usable();
     const double frame_tail = frames_.tail_ratio() / (graphics_target_.frame_ms * 1e6);
-    if (decision_.regime == Regime::kNone) frame_rate_.all(now_, more_estimates_);
+    const double here = tail_here(frames_);
     const double alone = settings_.graphics_alone_fps > 0 ? settings_.graphics_alone_fps : frame_rate_.best_known();
     for (size_t level = 0; level < count; ++level) {
-        Forecast& f = forecasts_[level];
-        const Estimate& frame = estimates_[level];
-        f.compute = 1 / f.compute;
+        Forecast& f = forecasts_[level] = {};
+        const double frame = frame_speed_.factor() * frames.speed[level];
+        const Knowledge frame_known = frames.knowledge[level];
+        f.compute = 1 / sums_.speed[level];
+        Knowledge judged = sums_.judged[level];
         if (frames_bound) {
-            if (const double speed = take(f, frame); speed > 0) f.graphics = frame_tail / speed;
+            judged = std::min(judged, frame_known);
+            if (frame > 0)
+                f.graphics =
+                    level == level_ && here > 0 ? here / (graphics_target_.frame_ms * 1e6) : frame_tail / frame;
         }
-        if (weights > 0) f.utility /= weights;
+        f.judged = judged == Knowledge::kMeasured;
+        f.guessed = judged <= Knowledge::kGuess;
+        f.measured = f.judged && sums_.rated[level] == Knowledge::kMeasured;
+        if (weights > 0) f.utility = sums_.rate[level] / weights;
         if (decision_.regime == Regime::kCompute) {
-            f.utility = frame_best > 0 ? frame.speed / frame_best : 0;
-            f.measured &= frame_best == 0 || frame.knowledge == Knowledge::kMeasured;
+            f.utility = frame_best > 0 ? frame / frame_best : 0;
+            f.measured &= frame_best == 0 || frame_known == Knowledge::kMeasured;
         } else if (decision_.regime == Regime::kNone && alone > 0) {
-            f.utility += more_estimates_[level].speed / alone;
+            f.utility += frame_rate_.factor() * frame_rates.speed[level] / alone;
         }
-        f.measured &= f.judged;
         if (f.worst() > 0) f.utility += kMarginWorth / kMarginCap * std::clamp(1 - f.worst(), 0.0, kMarginCap);
     }
 }

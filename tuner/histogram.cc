@@ -57,8 +57,12 @@ void LogHistogram::halve() {
 
 void LogHistogram::clear() {
     if (count_ == 0) return;
-    bins_.fill(0);
-    octaves_.fill(0);
+    // Most durations lie in one octave or two.
+    for (size_t octave = 0; octave < kOctaves; ++octave) {
+        if (octaves_[octave] == 0) continue;
+        std::fill_n(bins_.begin() + static_cast<std::ptrdiff_t>(octave * kBinsPerOctave), kBinsPerOctave, 0);
+        octaves_[octave] = 0;
+    }
     count_ = 0;
 }
 
@@ -71,7 +75,9 @@ double LogHistogram::quantile(double share) const {
     size_t bin = octave * kBinsPerOctave;
     const size_t last = bin + kBinsPerOctave - 1;
     while (bin < last && left > bins_[bin]) left -= bins_[bin++];
-    return middle_of(bin);
+    // The counts of a bin as if spread evenly over it.
+    const double place = bins_[bin] > 0 ? (static_cast<double>(left) - 0.5) / bins_[bin] : 0.5;
+    return middle_of(bin) + (std::min(place, 1.0) - 0.5) * 2 * (static_cast<double>(end_of(bin)) - middle_of(bin));
 }
 
 uint64_t LogHistogram::count_above(int64_t duration_ns) const {

@@ -1,4 +1,4 @@
-// Counts of durations in log-spaced bins: 16 to the octave, so that a percentile is at most 3.2 % off (half a bin),
+// Counts of durations in log-spaced bins: 16 to the octave (6 %), percentiles between the ends of a bin in proportion,
 // from one microsecond to 73 minutes.  Fixed size.  Debian 12 has no HDR histogram for C or C++; this is the part of
 // one that is needed.
 #pragma once
@@ -28,7 +28,7 @@ class LogHistogram {
     void clear();
 
     uint64_t count() const { return count_; }
-    // Smallest bin's middle such that `share` of the counts are not above it, nanoseconds; 0 when empty.
+    // A duration such that `share` of the counts are not above it, nanoseconds; 0 when empty.
     double quantile(double share) const;
     // Counts in bins that lie above `duration_ns` altogether.
     uint64_t count_above(int64_t duration_ns) const;

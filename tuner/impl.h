@@ -107,6 +107,7 @@ class Tuner::Impl {
     void refresh_sessions();
     void update_shares();
     void observe(const Alarm& alarm);
+    void watch_for_bursts(Stream& stream, const LevelCurve& curve) const;
     void refresh_rates(Session& session);
     Alarm alarms();
     bool graphics_usable() const;
@@ -115,20 +116,25 @@ class Tuner::Impl {
     // forecast.cc
     Regime regime() const;
     void forecast_all();
+    double sum_up(Session& session);
+    static double tail_here(const Stream& stream);
     bool banned(size_t level) const;
     bool holds(size_t level, double room_judged, double room_guessed) const;
 
     // alarm.cc, optimise.cc, move.cc
     void handle_alarm(const Alarm& alarm);
+    bool waits_for_the_end(const Alarm& alarm);
     void leave_tight_level();
     void ban_current(const Alarm& alarm);
     size_t feasible_level() const;
     size_t search_level() const;
     size_t search_first_priority() const;
+    bool failed_first(size_t level) const;
     std::pair<double, double> priorities(size_t level) const;
     size_t compromise_level() const;
     void optimise();
     void improve_compromise();
+    bool affords_bursts(size_t level) const;
     size_t better_known() const;
     size_t better_probe() const;
     size_t more_margin() const;
@@ -170,7 +176,13 @@ class Tuner::Impl {
     uint64_t tokens_frames_ = 0;  // frames that were credited
     std::vector<Ban> bans_;
     std::vector<Forecast> forecasts_;
-    std::vector<Estimate> estimates_, more_estimates_;  // of one curve, while forecasts are made
+    std::vector<double> rates_;  // of one process at each level, while forecasts are made
+    // Of all processes together, likewise, one of each level: the least speed against what the targets need, the sum of
+    // rates, and what is known worst of that which the targets and the sum rest on.
+    struct Sums {
+        std::vector<double> speed, rate;
+        std::vector<Knowledge> judged, rated;
+    } sums_;
     TimeNs optimised_ = -1;
     // Observing, optimising and reporting each look at everything: not all in the same tick, unless ticks are rare.
     bool busy_ = false;

@@ -331,8 +331,7 @@ void Tuner::Impl::note_applied(TimeNs now) {
 size_t Tuner::Impl::memory_bytes() const {
     size_t bytes = sizeof *this + events_.size() * sizeof(Event) + frame_speed_.memory_bytes() +
                    frame_rate_.memory_bytes() + ladder_.tpcs.capacity() * sizeof(uint32_t) +
-                   bans_.capacity() * sizeof(Ban) +
-                   (estimates_.capacity() + more_estimates_.capacity()) * sizeof(Estimate) +
+                   bans_.capacity() * sizeof(Ban) + forecasts_.size() * (3 * sizeof(double) + 2 * sizeof(Knowledge)) +
                    forecasts_.capacity() * sizeof(Forecast) + claims_.capacity() * sizeof(Claim) +
                    (shares_.capacity() + decision_.shares.capacity()) * sizeof(SessionShare) +
                    decision_.targets.capacity() * sizeof(TargetReport) + sweep_levels_.capacity() * sizeof(size_t);

@@ -7,6 +7,7 @@ namespace vuda::tuner {
 namespace {
 
 constexpr TimeNs kObserveEvery = 100 * kMs;
+constexpr size_t kFewSessions = 8;
 constexpr TimeNs kRateOver = kSecond;          // a floor is judged on the last second
 constexpr double kRateSteps = 6;               // or on this many steps of the floor's pace, when that takes longer
 constexpr TimeNs kIdleAfter = 2 * kSecond;     // a process without samples for longer claims no share
@@ -117,35 +118,51 @@ Tuner::Impl::Alarm Tuner::Impl::alarms() {
     return alarm;
 }
 
+// Not by the curve's factor, which follows the few samples of an alarm.
+void Tuner::Impl::watch_for_bursts(Stream& stream, const LevelCurve& curve) const {
+    const double shape = curve.shape(level_);
+    stream.set_shape(shape);
+    if (shape > 0) stream.bursts().observe(1 / stream.recent_median() / shape, now_);
+}
+
 void Tuner::Impl::observe(const Alarm& alarm) {
-    const bool any = alarm.graphics || alarm.compute;
-    if (!any && observed_ >= 0 && now_ - observed_ < kObserveEvery) return;
-    observed_ = now_;
+    const bool due = observed_ < 0 || now_ - observed_ >= kObserveEvery;
+    if (!due && !alarm.graphics && !alarm.compute) return;
+    // An alarm is urgent: with many processes it is not the time to look at all of them, which is done often enough.
+    const bool everything = due || sessions_.size() <= kFewSessions;
+    if (everything) observed_ = now_;
     busy_ = true;
     // Of an alarm only the samples that raised it: older ones are from before the load grew.
     const auto evidence = [](const Stream& stream) {
         return static_cast<size_t>(std::clamp<uint64_t>(stream.detector().samples(), 3, Stream::kRecent));
     };
+    const auto speed_of = [this](const Stream& stream, const LevelCurve& curve) {
+        const double speed = 1 / stream.recent_median();
+        return curve.doubtful(level_, speed) ? 1 / stream.recent_median(Stream::kLong) : speed;
+    };
     bool compute_active = false;
     for (auto& [id, session] : sessions_) compute_active |= session.counted && session.stream.fresh(now_);
     // Without compute, graphics has the whole GPU at any level: nothing to learn.
-    if (compute_active && frames_.fresh(now_)) {
+    if (compute_active && frames_.fresh(now_) && (everything || alarm.graphics)) {
         if (alarm.graphics) {
             frame_speed_.observe_miss(level_, 1 / frames_.recent_median(evidence(frames_)), now_);
         } else if (frames_.settled_count() >= 6) {
-            if (frame_speed_.observe(level_, 1 / frames_.recent_median(), now_)) frames_.load_changed();
+            if (frame_speed_.observe(level_, speed_of(frames_, frame_speed_), now_)) frames_.load_changed();
         }
+        if (frames_.settled_count() >= 6) watch_for_bursts(frames_, frame_speed_);
         const RateMeter::Rate rate = frames_.rate(now_, kSecond);
         if (rate.count >= 6 && rate.over >= 250 * kMs) frame_rate_.observe(level_, rate.per_second, now_);
     }
     for (auto& [id, session] : sessions_) {
-        const Stream& stream = session.stream;
+        Stream& stream = session.stream;
         if (!stream.fresh(now_)) continue;
+        if (!everything && !stream.detector().alarm() && !session.rate_low) continue;
         if (stream.settled_count() >= 3 && stream.detector().alarm() && session.target.latency_ms > 0) {
             session.latency.observe_miss(level_, 1 / stream.recent_median(evidence(stream)), now_);
         } else if (stream.settled_count() >= 4) {
-            if (session.latency.observe(level_, 1 / stream.recent_median(), now_)) session.stream.load_changed();
+            if (session.latency.observe(level_, speed_of(stream, session.latency), now_)) session.stream.load_changed();
         }
+        if (stream.settled_count() >= 4) watch_for_bursts(stream, session.latency);
         const RateMeter::Rate rate = stream.rate(now_, kSecond);
         if (session.rate_low && session.rate_now > 0) {
             session.rate.observe_miss(level_, session.rate_now, now_);

@@ -36,11 +36,24 @@ void Tuner::Impl::credit_good_time() {
     probe_tokens_ = std::min(kProbeBudget, probe_tokens_ + refill);
 }
 
+bool Tuner::Impl::affords_bursts(size_t level) const {
+    const auto affords = [&](const Stream& stream, const LevelCurve& curve) {
+        const double shape = curve.at(level, now_).speed / curve.factor();
+        return stream.bursts().affords(static_cast<double>(stream.bound_ns()) * shape, kBurstShare);
+    };
+    if (graphics_target_.any() && !affords(frames_, frame_speed_)) return false;
+    return std::all_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+        const Session& session = entry.second;
+        return session.target.latency_ms <= 0 || affords(session.stream, session.latency);
+    });
+}
+
 size_t Tuner::Impl::better_known() const {
     size_t best = kNoLevel;
     for (size_t level = 0; level < forecasts_.size(); ++level) {
         const Forecast& f = forecasts_[level];
         if (level == level_ || !f.measured || banned(level) || !holds(level, kRoomKnown, kRoomKnown)) continue;
+        if (!affords_bursts(level)) continue;
         if (f.utility <= forecasts_[best == kNoLevel ? level_ : best].utility + (best == kNoLevel ? kGain : 0))
             continue;
         best = level;
@@ -59,6 +72,7 @@ size_t Tuner::Impl::better_probe() const {
          ++level) {
         const Forecast& f = forecasts_[level];
         if (level == level_ || banned(level) || f.utility <= forecasts_[level_].utility + kGain) continue;
+        if (!affords_bursts(level)) continue;
         const double distance = std::abs(static_cast<double>(level) - static_cast<double>(level_));
         if (f.judged && f.worst() > 1 - kRoomKnown) {
             // Known to fail, but that was long ago.
@@ -118,7 +132,7 @@ void Tuner::Impl::improve_compromise() {
         // The side that goes first has room: what does the next level bring the other one?
         const bool graphics_first = settings_.priority == Priority::kGraphicsFirst;
         const size_t next = graphics_first ? level_ + 1 : level_ - 1;
-        if (to == level_ && next < forecasts_.size() && !forecasts_[next].judged && !banned(next) &&
+        if (to == level_ && next < forecasts_.size() && !forecasts_[next].judged && !failed_first(next) &&
             priorities(level_).first <= 1 - kProbeSlack && probe_tokens_ >= kProbeCost) {
             to = next;
             why.cause = Cause::kProbe;

@@ -60,12 +60,12 @@ TEST(LadderTest, MustAscendWithinTheGpu) {
     EXPECT_FALSE(longest.validate());
 }
 
-TEST(LogHistogramTest, PercentilesAreWithinHalfABin) {
+TEST(LogHistogramTest, PercentilesWithinABin) {
     LogHistogram histogram;
     for (int i = 1; i <= 1000; ++i) histogram.add(LogHistogram::bin_of(i * 100'000));
     EXPECT_EQ(histogram.count(), 1000u);
     for (const double share : {0.01, 0.25, 0.5, 0.9, 0.99, 1.0})
-        EXPECT_NEAR(histogram.quantile(share), share * 1e8, 0.033 * share * 1e8) << share;
+        EXPECT_NEAR(histogram.quantile(share), share * 1e8, 0.01 * share * 1e8) << share;
     EXPECT_EQ(LogHistogram().quantile(0.5), 0);
 }
 
@@ -94,7 +94,7 @@ TEST(LogHistogramTest, TakesOutWhatWasAdded) {
     for (const size_t bin : {100, 200}) sum.add(bin, bin == 100 ? 5 : 3);
     sum.subtract(part);
     EXPECT_EQ(sum.count(), 7u);
-    EXPECT_DOUBLE_EQ(sum.quantile(1), LogHistogram::middle_of(100));
+    EXPECT_DOUBLE_EQ(sum.quantile(0.5), LogHistogram::middle_of(100));
     // A slot that is full must not wrap.
     sum.add(100, UINT32_MAX);
     sum.add(100, UINT32_MAX);

@@ -37,6 +37,7 @@ inline constexpr double kProbeSlackLine = 0.03;  // likewise when two measured l
 inline constexpr double kRetryWorst = 1.3;       // a failed level is tried again after its ban, if it failed by no more
 inline constexpr double kProbeCost = 4;          // late samples until a probe that fails is taken back
 inline constexpr double kProbeBudget = 10;
+inline constexpr double kBurstShare = 0.6;
 inline constexpr double kProbeShare = 0.3;    // of the misses that are allowed, what probes may use up
 inline constexpr double kProbeRefill = 0.02;  // a second, at least
 inline constexpr uint32_t kMostSearched = 12;

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
+#include "tuner/bursts.h"
 #include "tuner/miss_detector.h"
 #include "tuner/rate_meter.h"
 #include "tuner/window.h"
@@ -42,47 +44,76 @@ class Stream {
     // True when samples came lately: within a second, or eight usual durations (at most 8 s).
     bool fresh(TimeNs now) const;
 
-    // Once in a stay at a level, after kLook samples of it: their median and spread say that more than twice the
-    // allowed fraction will be late, long before the late ones themselves could prove it.  Reading clears it.
+    // Several times in a stay at a level: mean and spread of its samples so far say that more than the allowed fraction
+    // will be late, long before the late ones themselves could prove it.  Reading clears it.
     bool take_tight() { return std::exchange(tight_, false); }
-    // Fraction that would be late if the last kLook samples came from a normal distribution.
-    double expected_miss() const;
+    // Fraction that would be late if the samples looked at last came from a normal distribution.
+    double expected_miss() const { return expected_miss_; }
 
     const SlidingWindow& window() const { return window_; }
     MissDetector& detector() { return detector_; }
     const MissDetector& detector() const { return detector_; }
+    Bursts& bursts() { return bursts_; }
+    const Bursts& bursts() const { return bursts_; }
+    // What a duration at the present level is worth at another: LevelCurve's shape; 0: not known.
+    void set_shape(double shape) { shape_ = shape; }
 
     // At this level, transient left out.
     uint64_t settled_count() const { return settled_; }
     TimeNs settled_since() const { return settled_since_; }  // -1: still transient
-    // Median of the last `n` of them (at most kRecent), nanoseconds; 0 without any.
+    // Median of the last `n` of them (at most kLook), nanoseconds; 0 without any.
     static constexpr size_t kRecent = 16;
-    static constexpr size_t kLook = 80;
-    double recent_median(size_t n = kRecent) const;
+    static constexpr size_t kLook = 100;
+    static constexpr size_t kLong = 64;
+    double recent_median(size_t n) const;
+    double recent_median() const;  // of the last kRecent, kept until the next sample
     size_t recent_count() const { return recent_count_; }
     // Of them all, lately: how many were over the bound, and a percentile.
     double settled_miss() const;
     double settled_quantile(double share) const { return settled_histogram_.quantile(share); }
     // Percentile that the bound names against the median, for forecasts: at least 1.
     double tail_ratio() const { return tail_ratio_; }
+    // The percentile itself, once there are enough samples of this level and load to tell; 0 until then.
+    double measured_tail() const { return tail_histogram_.count() >= kMeasured ? tail_quantile() : 0; }
     // Rate at this level over at most `length`.
     RateMeter::Rate rate(TimeNs now, TimeNs length) const { return meter_.measure(now, length); }
 
  private:
+    // Mean and deviation of durations.  The median and the quartiles of one deviation tell outliers, which say nothing
+    // about the others; of the rest mean and deviation need half as many samples as quartiles do.
+    struct Sums {
+        static constexpr double kOutlier = 4;  // deviations from the median
+        double middle = 0, reach = 0;          // nanoseconds
+        double count = 0, sum = 0, squares = 0;
+        void start(std::span<const int64_t, kLook> ring, size_t first, size_t n);
+        void add(int64_t duration_ns);
+        double over(int64_t bound_ns) const;  // fraction, if all came from a normal distribution
+    };
     static constexpr TimeNs kShortestTransient = 20 * kMs;
     static constexpr TimeNs kLongestTransient = kSecond;
 
+    static constexpr uint64_t kMeasured = 120;
+
     void update_tail();
+    void look(int64_t duration_ns, bool late);
+    double tail_quantile() const;
 
     int64_t bound_ns_ = 0;
     double allowed_miss_ = 0;
     SlidingWindow window_;
     MissDetector detector_;
+    Bursts bursts_;
+    double shape_ = 0;
     RateMeter meter_;
     LogHistogram settled_histogram_;
     LogHistogram tail_histogram_;  // at this level and this load
     std::array<int64_t, kLook> recent_{};
+    mutable double median_ = 0;
+    mutable bool median_kept_ = false;
     bool tight_ = false;
+    double expected_miss_ = 0;
+    Sums sums_;
+    uint64_t late_since_change_ = 0;
     size_t recent_next_ = 0, recent_count_ = 0;
     uint64_t settled_ = 0;
     uint64_t since_change_ = 0;

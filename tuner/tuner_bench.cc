@@ -82,6 +82,7 @@ BENCHMARK(tick)
     ->Args({64, 18, 1})
     ->Args({64, 64, 0})
     ->Args({64, 64, 1})
+    ->Args({64, 96, 0})
     ->Args({64, 96, 1})
     ->Iterations(5000)
     ->Unit(benchmark::kMicrosecond);

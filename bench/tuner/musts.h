@@ -10,12 +10,12 @@ namespace vuda::tuner::eval {
 
 // A seed is one draw of load, noise and moments, and the best fixed quota is chosen knowing all of it: single seeds may
 // fall short, these fractions of a scenario's seeds may not.
-inline constexpr double kSeedsThatReach = 0.80;
-inline constexpr double kConvergedInTime = 0.95;  // of all scenarios' starts and steps together
+inline constexpr double kSeedsThatReach = 0.95;
+inline constexpr double kConvergedInTime = 0.98;  // of all scenarios' starts and steps together
 
 inline constexpr double kInTimeSeconds = 2;
 inline constexpr double kInTimeFrames = 60;
-inline constexpr double kReversalsPerMinute = 1;  // mean over the seeds, in scenarios that have a steady state
+inline constexpr double kReversalsPerMinute = 1;  // in scenarios that have a steady state
 inline constexpr double kAttainment = 0.99;       // of the best fixed quota's
 inline constexpr double kThroughput = 0.95;       // likewise, where that quota holds all targets
 

@@ -48,7 +48,7 @@ TEST(MustsTest, AllReached) {
     EXPECT_TRUE(missed(gaming(), std::vector<SeedResult>(kSeeds, good())).empty());
 }
 
-// Five of twenty seeds that fall short are too many, four are not.
+// Two of twenty seeds that fall short are too many, one is not.
 TEST(MustsTest, EachCanBeMissed) {
     const auto spoil = [](void (*how)(SeedResult&), size_t seeds) {
         std::vector<SeedResult> results(kSeeds, good());
@@ -59,17 +59,17 @@ TEST(MustsTest, EachCanBeMissed) {
         void (*how)(SeedResult&);
         const char* words;
     } const cases[] = {
-        {[](SeedResult& r) { r.convergence_s = r.convergence_frames = {-1}; }, "within 2 s or 60 frames in 15 of 20"},
-        {[](SeedResult& r) { r.scores[1].vs_oracle = 0.98; }, "attainment in 15 of 20"},
-        {[](SeedResult& r) { r.scores[1].rate_vs_oracle = 0.94; }, "throughput in 15 of 20"},
-        {[](SeedResult& r) { r.scores[1].reversals_per_min = 5; }, "1.25 reversals a minute"},
+        {[](SeedResult& r) { r.convergence_s = r.convergence_frames = {-1}; }, "within 2 s or 60 frames in 18 of 20"},
+        {[](SeedResult& r) { r.scores[1].vs_oracle = 0.98; }, "attainment in 18 of 20"},
+        {[](SeedResult& r) { r.scores[1].rate_vs_oracle = 0.94; }, "throughput in 18 of 20"},
+        {[](SeedResult& r) { r.scores[1].reversals_per_min = 5; }, "one reversal a minute in 18 of 20"},
     };
     for (const auto& one : cases) {
-        const std::vector<Verdict> found = spoil(one.how, 5);
+        const std::vector<Verdict> found = spoil(one.how, 2);
         ASSERT_EQ(found.size(), 1u) << one.words;
         EXPECT_THAT(found[0].text, HasSubstr(one.words));
         EXPECT_THAT(found[0].text, HasSubstr("gaming: "));
-        EXPECT_TRUE(spoil(one.how, 4).empty()) << one.words;
+        EXPECT_TRUE(spoil(one.how, 1).empty()) << one.words;
     }
 }
 
@@ -89,8 +89,8 @@ TEST(MustsTest, OnlyWhatAScenarioCanTellOf) {
 }
 
 TEST(MustsTest, Overall) {
-    EXPECT_TRUE(judge_convergence(95, 100).reached);
-    EXPECT_FALSE(judge_convergence(94, 100).reached);
+    EXPECT_TRUE(judge_convergence(98, 100).reached);
+    EXPECT_FALSE(judge_convergence(97, 100).reached);
     EXPECT_FALSE(judge_convergence(0, 0).reached);
 }
 
