@@ -83,8 +83,8 @@ for program in "${programs[@]}"; do
     case $program in vuda-bench-*) patchelf --remove-rpath "$output/bin/$program" ;; esac
 done
 
-cp "$here/corun.py" "$here/partition.py" "$here/tuner.py" "$here/chart.py" "$output/bench/"
-cp -r "$here/corunlib" "$output/bench/"
+cp "$here/corun.py" "$here/partition.py" "$here/real_programs.py" "$here/sliced.py" "$here/tuner.py" "$here/chart.py" "$output/bench/"
+cp -r "$here/corunlib" "$here/programs" "$output/bench/"
 rm -rf "$output/bench/corunlib/__pycache__"
 git -C "$here" rev-parse HEAD >"$output/COMMIT" 2>/dev/null || echo unknown >"$output/COMMIT"
 

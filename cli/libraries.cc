@@ -29,6 +29,7 @@ Libraries find_libraries(const LibraryPaths& paths) {
         if (!is_file(clean / "libvuda_preload.so")) return false;
         found.preload = (clean / "libvuda_preload.so").string();
         found.sim = if_exists(clean / "libvuda_sim.so");
+        found.fit = if_exists(clean / "libvuda_fit.so");
         return true;
     };
 

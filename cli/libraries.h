@@ -11,6 +11,7 @@ namespace vuda::cli {
 struct Libraries {
     std::string preload;                // absolute path of libvuda_preload.so; empty: not found
     std::string sim;                    // absolute path of libvuda_sim.so; empty: not found
+    std::string fit;                    // absolute path of libvuda_fit.so; empty: not found
     std::string explicit_layer;         // folder for VK_ADD_LAYER_PATH (build tree); empty: none
     std::string layer_manifest;         // JSON file of the layer that the loader will read; empty: not found
     std::vector<std::string> searched;  // folders looked at, for error messages

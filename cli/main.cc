@@ -36,6 +36,7 @@ struct Arguments {
     double frame_ms = 0, latency_ms = 0, throughput = 0, weight = 0;
     std::string frame_miss, latency_miss;
     bool clear = false;
+    bool all = false;
     TopOptions top;
     BugreportOptions report;
 };
@@ -84,17 +85,30 @@ sysexits.h. `run` ends with the program's own status.)");
     run->formatter(std::make_shared<RunFormatter>());
     run->add_option("--register", args.run.register_name, "Renderer: let others find this program's TSG under NAME")
         ->type_name("NAME");
+    // One word each: the program may follow without "--".
+    run->add_option("--allow-user", args.run.allow_users,
+                    "With --register: this user may attach too, a name or number; may be given again")
+        ->type_name("USER")
+        ->allow_extra_args(false);
+    run->add_option("--allow-group", args.run.allow_groups, "Likewise the members of this group")
+        ->type_name("GROUP")
+        ->allow_extra_args(false);
     run->add_option("--attach", args.run.attach_name, "CUDA program: run in the TSG called NAME")->type_name("NAME");
     run->add_flag("--share", args.run.share, "CUDA and Vulkan in one process: run CUDA in the program's own TSG");
     run->add_option("--reserve", args.run.reserve,
                     "GR channels that CUDA shares with: 1 to 128 or 'all' (default: all, CUDA makes 8)")
         ->type_name("N|all");
+    run->add_flag(
+        "--fit-kernels", args.run.fit_kernels,
+        "Tell the program's libraries how much shared memory a kernel may use beside graphics, so that they choose "
+        "kernels that fit");
     run->add_flag("--require", args.run.require,
                   "Failure to share is an error; without it the program then runs natively");
     run->add_flag("--no-layer", args.no_layer, "Do not enable the Vulkan layer");
     run->prefix_command();
     run->footer(R"(Examples:
   vudactl run --register game -- ./renderer --fullscreen
+  vudactl run --register game --allow-user alice --allow-group render -- ./renderer
   vudactl run --attach game -- python3 infer.py
   vudactl run --attach game --reserve 4 -- ./cuda_program
   vudactl run --share -- ./program_with_vulkan_and_cuda
@@ -144,6 +158,24 @@ Exit status: the program's own; 128 + N if signal N ended it; 127 not found; 126
     detach->footer("Example:\n  vudactl detach 7");
     detach->callback([&] { status = detach_command(socket(), args.session); });
 
+    CLI::App* unquarantine = app.add_subcommand(
+        "unquarantine", "Let programs that are held off from a TSG after a fault attach to it again, at once");
+    unquarantine->add_option("NAME", args.name, "TSG")->type_name("");
+    unquarantine->add_flag("--all", args.all, "Those of every name that you may steer");
+    unquarantine->footer(
+        "Examples:\n  vudactl unquarantine game\n  vudactl unquarantine --all\n\n"
+        "What they did is forgotten: the next fault counts as the first. A TSG that is dead stays so until its "
+        "renderer\n"
+        "registers again. Exit status: 64 neither or both given; 66 no fault is known of that name; 77 not permitted.");
+    unquarantine->callback([&] {
+        v1::UnquarantineRequest request;
+        request.set_name(args.name);
+        request.set_all(args.all);
+        status = args.all != args.name.empty()
+                     ? fail({Code::kInvalidArgument, "a NAME, or --all", "see vudactl unquarantine --help"})
+                     : unquarantine_command(socket(), request);
+    });
+
     CLI::App* metrics = app.add_subcommand("metrics", "Print the daemon's metrics in Prometheus' text format");
     metrics->footer("Example:\n  vudactl metrics > /var/lib/prometheus/node-exporter/vuda.prom");
     metrics->callback([&] { status = metrics_command(socket()); });
@@ -174,12 +206,13 @@ Exit status: the program's own; 128 + N if signal N ended it; 127 not found; 126
         "Examples:\n  vudactl bugreport --list\n  sudo vudactl bugreport   # also the journal and the kernel's lines");
     bugreport->callback([&] { status = bugreport_command(socket(), args.report); });
 
-    CLI::App* quota = app.add_subcommand("quota", "Limit the TPCs that compute may use beside a TSG's graphics");
+    CLI::App* quota = app.add_subcommand("quota", "Limit what compute may use beside a TSG's graphics");
     quota->add_option("NAME", args.name, "TSG")->required()->type_name("");
-    quota->add_option("QUOTA", args.value, "Number of TPCs, 'auto' or 'none'")->required()->type_name("");
+    quota->add_option("QUOTA", args.value, "Number of TPCs, percentage, 'auto' or 'none'")->required()->type_name("");
     quota->footer(
         "Examples:\n  vudactl quota game 24      at most 24 TPCs, rounded down to a level (vudactl status lists them)\n"
-        "  vudactl quota game none    as many as the mode leaves to compute\n"
+        "  vudactl quota game 40%     of the TPCs; of the time in mode sliced\n"
+        "  vudactl quota game none    as much as the mode leaves to compute\n"
         "  vudactl quota game auto    left to the tuner\n\n"
         "Applies from the next launch. Exit status: 64 not a quota of this GPU; 66 no such name; 69 cannot be put into "
         "force;\n77 not permitted.");

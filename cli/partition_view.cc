@@ -38,6 +38,9 @@ std::string levels_text(const v1::PartitionInfo& partition) {
 }
 
 std::string compute_text(const v1::PartitionInfo& partition) {
+    if (partition.mode() == v1::MODE_SLICED) {
+        return partition.compute_percent() == 0 ? "in turn" : std::to_string(partition.compute_percent()) + "% of time";
+    }
     const int all = partition.topology().tpcs_size();
     return all == 0 ? "all" : std::to_string(partition.applied_tpcs()) + "/" + std::to_string(all);
 }
@@ -79,6 +82,7 @@ std::string backend_name(v1::Backend backend) {
 
 std::string quota_text(const v1::PartitionInfo& partition) {
     if (partition.automatic()) return "auto";
+    if (partition.quota_percent() != 0) return std::to_string(partition.quota_percent()) + "%";
     return partition.quota_tpcs() == 0 ? "none" : std::to_string(partition.quota_tpcs());
 }
 
@@ -108,14 +112,18 @@ std::string partition_text(const v1::StatusReply& status) {
 Json partition_json(const v1::TsgInfo& tsg) {
     if (!tsg.has_partition()) return nullptr;
     const v1::PartitionInfo& partition = tsg.partition();
-    return Json{{"mode", mode_name(partition.mode())},
-                {"automatic", partition.automatic()},
-                {"quota_tpcs", partition.quota_tpcs() == 0 ? Json(nullptr) : Json(partition.quota_tpcs())},
-                {"applied_tpcs", partition.applied_tpcs()},
-                {"levels", std::vector<uint32_t>(partition.levels().begin(), partition.levels().end())},
-                {"topology", topology_json(partition.topology())},
-                {"generation", partition.generation()},
-                {"note", partition.note()}};
+    return Json{
+        {"mode", mode_name(partition.mode())},
+        {"automatic", partition.automatic()},
+        {"quota_tpcs", partition.quota_tpcs() == 0 ? Json(nullptr) : Json(partition.quota_tpcs())},
+        {"quota_percent", partition.quota_percent() == 0 ? Json(nullptr) : Json(partition.quota_percent())},
+        {"applied_tpcs", partition.applied_tpcs()},
+        {"compute_percent", partition.compute_percent() == 0 ? Json(nullptr) : Json(partition.compute_percent())},
+        {"frame_us", partition.frame_us() == 0 ? Json(nullptr) : Json(partition.frame_us())},
+        {"levels", std::vector<uint32_t>(partition.levels().begin(), partition.levels().end())},
+        {"topology", topology_json(partition.topology())},
+        {"generation", partition.generation()},
+        {"note", partition.note()}};
 }
 
 }  // namespace vuda::cli

@@ -53,16 +53,30 @@ TEST(PartitionText, NothingKnown) {
 TEST(PartitionJson, SchemaAsDocumented) {
     const v1::StatusReply status = split_status();
     const Json json = partition_json(status.tsgs(0));
-    EXPECT_EQ(json.dump(), R"({"mode":"inter-sm","automatic":false,"quota_tpcs":3,"applied_tpcs":2,"levels":[2,3],)"
-                           R"("topology":{"gpcs":2,"tpcs":5,"graphics_tpcs":[0,1,3,4],"tpc":[)"
-                           R"({"gpc":0,"graphics":true,"sms":[0,1]},{"gpc":1,"graphics":true,"sms":[2,3]},)"
-                           R"({"gpc":0,"graphics":false,"sms":[4,5]},{"gpc":1,"graphics":true,"sms":[6,7]},)"
-                           R"({"gpc":0,"graphics":true,"sms":[8,9]}]},"generation":7,"note":"3 is no level"})");
+    EXPECT_EQ(json.dump(),
+              R"({"mode":"inter-sm","automatic":false,"quota_tpcs":3,"quota_percent":null,"applied_tpcs":2,)"
+              R"("compute_percent":null,"frame_us":null,"levels":[2,3],)"
+              R"("topology":{"gpcs":2,"tpcs":5,"graphics_tpcs":[0,1,3,4],"tpc":[)"
+              R"({"gpc":0,"graphics":true,"sms":[0,1]},{"gpc":1,"graphics":true,"sms":[2,3]},)"
+              R"({"gpc":0,"graphics":false,"sms":[4,5]},{"gpc":1,"graphics":true,"sms":[6,7]},)"
+              R"({"gpc":0,"graphics":true,"sms":[8,9]}]},"generation":7,"note":"3 is no level"})");
     v1::TsgInfo silent;
     EXPECT_EQ(partition_json(silent), nullptr);
     silent.mutable_partition();
     EXPECT_EQ(partition_json(silent)["topology"], nullptr);
     EXPECT_EQ(partition_json(silent)["quota_tpcs"], nullptr);
+    v1::TsgInfo turning;
+    v1::PartitionInfo& turns = *turning.mutable_partition();
+    turns.set_mode(v1::MODE_SLICED);
+    turns.set_quota_percent(40);
+    turns.set_compute_percent(40);
+    turns.set_frame_us(16670);
+    const Json json_of_turns = partition_json(turning);
+    EXPECT_EQ(json_of_turns["mode"], "sliced");
+    EXPECT_EQ(json_of_turns["quota_percent"], 40);
+    EXPECT_EQ(json_of_turns["compute_percent"], 40);
+    EXPECT_EQ(json_of_turns["frame_us"], 16670);
+    EXPECT_EQ(quota_text(turns), "40%");
     EXPECT_EQ(partition_json(silent)["mode"], "unknown");
 }
 

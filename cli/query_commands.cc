@@ -8,6 +8,7 @@
 
 #include "cli/daemon_client.h"
 #include "cli/doctor.h"
+#include "cli/fault_view.h"
 #include "cli/libraries.h"
 #include "cli/partition_view.h"
 #include "cli/run_environment.h"
@@ -108,8 +109,12 @@ int quota_command(const std::string& socket, const v1::SetQuotaRequest& request)
     const auto reply = client->call(&v1::Vuda::Stub::SetQuota, request);
     if (!reply) return fail(reply.error());
     const std::string in_force = since_request.in_force();
-    std::string text = request.name() + ": compute may use " +
-                       (reply->applied_tpcs() == 0 ? "every TPC" : std::to_string(reply->applied_tpcs()) + " TPCs");
+    std::string text = request.name() + ": compute may use ";
+    if (reply->applied_percent() > 0) {
+        text += std::to_string(reply->applied_percent()) + " % of the time";
+    } else {
+        text += reply->applied_tpcs() == 0 ? "every TPC" : std::to_string(reply->applied_tpcs()) + " TPCs";
+    }
     text += in_force;
     if (!reply->note().empty()) text += "; " + printable(reply->note());
     return print(text + "\n");
@@ -122,8 +127,13 @@ int mode_command(const std::string& socket, const v1::SetModeRequest& request) {
     const auto reply = client->call(&v1::Vuda::Stub::SetMode, request);
     if (!reply) return fail(reply.error());
     const std::string in_force = since_request.in_force();
-    std::string text = request.name() + ": mode " + mode_name(reply->applied()) + ", compute may use " +
-                       (reply->applied_tpcs() == 0 ? "every TPC" : std::to_string(reply->applied_tpcs()) + " TPCs");
+    std::string text = request.name() + ": mode " + mode_name(reply->applied());
+    if (reply->applied() == v1::MODE_SLICED) {
+        text += ", compute takes turns with frames";
+    } else {
+        text += ", compute may use " +
+                (reply->applied_tpcs() == 0 ? "every TPC" : std::to_string(reply->applied_tpcs()) + " TPCs");
+    }
     text += in_force;
     if (!reply->note().empty()) text += "; " + printable(reply->note());
     return print(text + "\n");
@@ -148,6 +158,12 @@ int slo_command(const std::string& socket, const v1::SetSloRequest& request, boo
     }
     return fail_with_answer({Code::kNotFound, "no TSG is registered as '" + request.name() + "'", "see vudactl status"},
                             json);
+}
+
+int unquarantine_command(const std::string& socket, const v1::UnquarantineRequest& request) {
+    const auto reply = ask(socket, &v1::Vuda::Stub::Unquarantine, request);
+    if (!reply) return fail(reply.error());
+    return print(unquarantine_text(*reply));
 }
 
 int doctor_command(const std::string& socket, const std::string& root, bool json) {
@@ -204,13 +220,18 @@ Result<v1::SetQuotaRequest> parse_quota(const std::string& name, const std::stri
     } else if (quota == "none") {
         request.set_none(true);
     } else {
-        uint32_t tpcs = 0;
-        const char* end = quota.data() + quota.size();
-        const auto [stop, error] = std::from_chars(quota.data(), end, tpcs);
-        if (error != std::errc() || stop != end || tpcs == 0)
+        const bool percent = quota.ends_with('%');
+        uint32_t amount = 0;
+        const char* end = quota.data() + quota.size() - (percent ? 1 : 0);
+        const auto [stop, error] = std::from_chars(quota.data(), end, amount);
+        if (error != std::errc() || stop != end || amount == 0 || (percent && amount > 99))
             return Error{Code::kInvalidArgument, "'" + quota + "' is not a quota",
-                         "a number of TPCs from 1, 'auto' or 'none'"};
-        request.set_tpcs(tpcs);
+                         "a number of TPCs from 1, '1%' to '99%', 'auto' or 'none'"};
+        if (percent) {
+            request.set_percent(amount);
+        } else {
+            request.set_tpcs(amount);
+        }
     }
     return request;
 }

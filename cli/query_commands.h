@@ -18,6 +18,9 @@ int mode_command(const std::string& socket, const v1::SetModeRequest& request);
 // Sets, and shows what holds then; with nothing set in the request only that.
 int slo_command(const std::string& socket, const v1::SetSloRequest& request, bool json);
 
+// Lets programs that are held off after a fault come back.
+int unquarantine_command(const std::string& socket, const v1::UnquarantineRequest& request);
+
 int doctor_command(const std::string& socket, const std::string& root, bool json);
 int driver_list_command(bool json);
 

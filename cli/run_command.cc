@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "cli/allow_option.h"
 #include "cli/child.h"
 #include "cli/daemon_client.h"
 #include "cli/elf_check.h"
@@ -54,8 +55,15 @@ Status check_daemon(DaemonClient& client, const RunOptions& options) {
 int run_command(const std::string& socket, const RunOptions& options, const std::vector<std::string>& command) {
     if (const Status valid = check_run_options(options); !valid) return fail(valid.error());
 
+    const Result<std::string> uids = ids_of_users(options.allow_users);
+    if (!uids) return fail(uids.error());
+    const Result<std::string> gids = ids_of_groups(options.allow_groups);
+    if (!gids) return fail(gids.error());
+
     RunFacts facts;
     facts.socket = socket;
+    facts.allow_uids = *uids;
+    facts.allow_gids = *gids;
     facts.libraries = find_libraries(default_library_paths());
     const Environment env = current_environment();
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "cli/preload_list.h"
 
@@ -93,6 +94,8 @@ Status check_run_options(const RunOptions& options) {
         return bad("--register: '" + options.register_name + "' is not a name", name_rule);
     if (!options.attach_name.empty() && !valid_name(options.attach_name))
         return bad("--attach: '" + options.attach_name + "' is not a name", name_rule);
+    if (options.register_name.empty() && !(options.allow_users.empty() && options.allow_groups.empty()))
+        return bad("--allow-user and --allow-group need --register", "they say who else may attach to that name");
     if (!options.attach_name.empty() && options.share)
         return bad("--attach and --share exclude each other", "--share is for CUDA and Vulkan in one process");
     if (!options.attach_name.empty() && options.attach_name == options.register_name)
@@ -104,6 +107,8 @@ Status check_run_options(const RunOptions& options) {
             return bad("--reserve: '" + options.reserve + "' is neither 'all' nor a number of channels from 1 to 128",
                        "");
     }
+    if (options.fit_kernels && options.attach_name.empty() && !options.share)
+        return bad("--fit-kernels needs --attach or --share", "it is for programs that share");
     if (options.require && options.register_name.empty() && options.attach_name.empty() && !options.share)
         return bad("--require needs one of --register, --attach and --share", "");
     return {};
@@ -118,6 +123,7 @@ Environment run_environment(Environment env, const RunOptions& options, const Ru
             edit.sim = facts.libraries.sim;
         }
         set_env(env, "LD_PRELOAD", edit_preload(get_env(env, "LD_PRELOAD").value_or(""), edit));
+        if (options.fit_kernels && !facts.libraries.fit.empty()) add_item(env, "LD_PRELOAD", facts.libraries.fit);
     }
 
     set_env(env, "VUDA_SOCKET", facts.socket);
@@ -129,7 +135,14 @@ Environment run_environment(Environment env, const RunOptions& options, const Ru
         set_env(env, "VUDA_HANDLE_SOCKET", facts.socket.substr(0, facts.socket.rfind('/') + 1) + "handles.sock");
     }
 
-    if (!options.register_name.empty()) set_env(env, "VUDA_REGISTER", options.register_name);
+    if (!options.register_name.empty()) {
+        set_env(env, "VUDA_REGISTER", options.register_name);
+        // A list belongs to its name: one that was made for another name must not open this one.
+        for (const auto& [name, ids] :
+             {std::pair("VUDA_ALLOW_UIDS", facts.allow_uids), std::pair("VUDA_ALLOW_GIDS", facts.allow_gids)}) {
+            if (!ids.empty() || get_env(env, name)) set_env(env, name, ids);
+        }
+    }
     if (!options.attach_name.empty()) set_env(env, "VUDA_ATTACH", options.attach_name);
     if (!options.reserve.empty()) {
         set_env(env, "VUDA_RESERVE", options.reserve);

@@ -26,10 +26,12 @@ Environment current_environment();
 // What the user asked for.
 struct RunOptions {
     std::string register_name;
+    std::vector<std::string> allow_users, allow_groups;  // names or numbers, not looked up yet
     std::string attach_name;
     std::string reserve;  // "", "all" or 1..128
     bool share = false;
     bool require = false;
+    bool fit_kernels = false;
     bool layer = true;
 };
 
@@ -47,7 +49,8 @@ struct RunFacts {
         std::string sim_socket;
     };
     std::optional<Daemon> daemon;
-    bool preload = true;  // false: LD_PRELOAD cannot reach this program, leave it as it is
+    std::string allow_uids, allow_gids;  // whom the options name: values of VUDA_ALLOW_UIDS, VUDA_ALLOW_GIDS
+    bool preload = true;                 // false: LD_PRELOAD cannot reach this program, leave it as it is
 };
 
 // Variables that this call has no value for are inherited, so that wrappers nest.

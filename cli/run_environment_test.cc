@@ -39,6 +39,24 @@ TEST(RunEnvironment, AttachOnHardware) {
                            "VUDA_HANDLE_SOCKET=/run/vuda/handles.sock", "VUDA_ATTACH=game", "VUDA_RESERVE=all"}));
 }
 
+TEST(RunEnvironment, FitKernelsPreloadsTheLibraryThatTells) {
+    RunOptions options;
+    options.fit_kernels = true;
+    EXPECT_EQ(check_run_options(options).error().code, Code::kInvalidArgument);
+    options.attach_name = "game";
+    EXPECT_TRUE(check_run_options(options).ok());
+    RunFacts facts = hardware();
+    EXPECT_EQ(get_env(run_environment({}, options, facts), "LD_PRELOAD"), "/b/lib/libvuda_preload.so")
+        << "an installation without it";
+    facts.libraries.fit = "/b/lib/libvuda_fit.so";
+    const Environment env = run_environment({}, options, facts);
+    EXPECT_EQ(get_env(env, "LD_PRELOAD"), "/b/lib/libvuda_preload.so:/b/lib/libvuda_fit.so");
+    EXPECT_EQ(get_env(run_environment(env, options, facts), "LD_PRELOAD"),
+              "/b/lib/libvuda_preload.so:/b/lib/libvuda_fit.so");
+    options.fit_kernels = false;
+    EXPECT_EQ(get_env(run_environment({}, options, facts), "LD_PRELOAD"), "/b/lib/libvuda_preload.so");
+}
+
 TEST(RunEnvironment, ReservationTellsCudaHowManyChannelsToMake) {
     RunOptions options;
     options.attach_name = "game";
@@ -86,6 +104,24 @@ TEST(RunEnvironment, NestedWrappersAddUp) {
     const Environment env = run_environment(run_environment({}, outer, hardware()), inner, hardware());
     EXPECT_EQ(get_env(env, "VUDA_ATTACH"), "game");
     EXPECT_EQ(get_env(env, "VUDA_REGISTER"), "second");
+}
+
+TEST(RunEnvironment, AnAllowListBelongsToItsName) {
+    RunOptions options;
+    options.register_name = "game";
+    EXPECT_EQ(get_env(run_environment({}, options, hardware()), "VUDA_ALLOW_UIDS"), std::nullopt);
+    RunFacts facts = hardware();
+    facts.allow_uids = "1000,1001";
+    const Environment outer = run_environment({"VUDA_ALLOW_GIDS=44"}, options, facts);
+    EXPECT_EQ(get_env(outer, "VUDA_ALLOW_UIDS"), "1000,1001");
+    EXPECT_EQ(get_env(outer, "VUDA_ALLOW_GIDS"), "") << "what somebody else allowed for another name";
+
+    RunOptions inner;
+    inner.share = true;
+    EXPECT_EQ(get_env(run_environment(outer, inner, hardware()), "VUDA_ALLOW_UIDS"), "1000,1001");
+    inner = {};
+    inner.register_name = "second";
+    EXPECT_EQ(get_env(run_environment(outer, inner, hardware()), "VUDA_ALLOW_UIDS"), "");
 }
 
 TEST(RunEnvironment, WithoutDaemonTheSocketsAreGuessedAndASimIsKept) {

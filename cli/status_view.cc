@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/uuid.h"
+#include "cli/fault_view.h"
 #include "cli/partition_view.h"
 #include "cli/slo_view.h"
 #include "cli/table.h"
@@ -76,6 +77,19 @@ std::string why_not(const v1::SessionInfo& session, const v1::StatusReply& statu
     return "no split" + (reason.empty() ? "" : ": " + reason);
 }
 
+std::string ids_text(const char* noun, const google::protobuf::RepeatedField<uint32_t>& ids) {
+    std::string text;
+    for (const uint32_t id : ids) text += (text.empty() ? "" : ", ") + std::to_string(id);
+    return text.empty() ? text : std::string(noun) + (ids.size() == 1 ? " " : "s ") + text;
+}
+
+// "user 1000 and groups 44, 109"; empty when both lists are.
+std::string ids_text(const google::protobuf::RepeatedField<uint32_t>& uids,
+                     const google::protobuf::RepeatedField<uint32_t>& gids) {
+    const std::string users = ids_text("user", uids), groups = ids_text("group", gids);
+    return users.empty() || groups.empty() ? users + groups : users + " and " + groups;
+}
+
 std::string attach_time(const v1::SessionInfo& session) {
     if (session.attach_us() == 0) return "";
     const uint32_t tenths = (session.attach_us() + 50) / 100;
@@ -126,7 +140,16 @@ std::string status_text(const v1::StatusReply& status) {
     }
     text += tsgs.empty() ? "no TSG is registered: start a renderer with vudactl run --register NAME -- PROGRAM\n"
                          : tsgs.to_string();
+    // Beside the owner's user and root, who always may.
+    for (const v1::TsgInfo& tsg : status.tsgs()) {
+        const std::string allowed = ids_text(tsg.allow_uids(), tsg.allow_gids());
+        if (!allowed.empty()) text += printable(tsg.name()) + " is open to " + allowed + " too\n";
+    }
+    const std::string everywhere = ids_text(daemon.attach_uids(), daemon.attach_gids());
+    if (!everywhere.empty()) text += "every TSG is open to " + everywhere + " too (vudad.toml)\n";
 
+    const std::string faults = fault_text(status);
+    if (!faults.empty()) text += "\n" + faults;
     const std::string split = partition_text(status);
     if (!split.empty()) text += "\n" + split;
     const std::string targets = slo_text(status);
@@ -159,9 +182,12 @@ Json status_json(const v1::StatusReply& status) {
           {"driver",
            {{"version", daemon.driver_version()},
             {"verdict", verdict_name(daemon.driver_verdict())},
-            {"note", daemon.driver_note()}}}}},
+            {"note", daemon.driver_note()}}},
+          {"access",
+           {{"attach_uids", array_json(daemon.attach_uids())}, {"attach_gids", array_json(daemon.attach_gids())}}}}},
         {"tsgs", Json::array()},
         {"sessions", Json::array()},
+        {"faults", Json::array()},
     };
     for (const v1::TsgInfo& tsg : status.tsgs()) {
         json["tsgs"].push_back(Json{{"name", tsg.name()},
@@ -176,8 +202,10 @@ Json status_json(const v1::StatusReply& status) {
                                     {"allow_uids", array_json(tsg.allow_uids())},
                                     {"allow_gids", array_json(tsg.allow_gids())},
                                     {"partition", partition_json(tsg)},
-                                    {"slo", slo_json(tsg)}});
+                                    {"slo", slo_json(tsg)},
+                                    {"fault", tsg.has_fault() ? fault_json(tsg.fault()) : Json(nullptr)}});
     }
+    for (const v1::FaultInfo& fault : status.faults()) json["faults"].push_back(fault_json(fault));
     for (const v1::SessionInfo& session : status.sessions()) {
         json["sessions"].push_back(Json{{"id", session.session_id()},
                                         {"peer", peer_json(session.peer())},
@@ -197,6 +225,8 @@ Json status_json(const v1::StatusReply& status) {
                                         {"backend_reason", reason_json(session.backend_reason())},
                                         {"applied_generation", session.applied_generation()},
                                         {"launches", session.launches()},
+                                        {"shared_memory_limit", session.shared_memory_limit()},
+                                        {"launches_refused", session.launches_refused()},
                                         {"samples", session.samples()},
                                         {"samples_lost", session.samples_lost()}});
     }

@@ -67,6 +67,7 @@ TEST(StatusText, TablesForPeople) {
         "ATTACHED  FOR\n"
         "game  renderer (pid 100, uid 0)  GPU-2c8e0ad8-0710-ab4e-90dd-54719fe5f74b    10/128       84  yes       "
         "       1  1 min 1 s\n"
+        "game is open to user 1000 too\n"
         "\n"
         "SESSION  PROGRAM                      ROLE     STATE     TSG   CHANNELS  ATTACH   SPLIT BY  FOR     WHY NOT\n"
         "      2  python3 (pid 200, uid 1000)  compute  sharing   game         8  12.3 ms  qmd-mask  900 ms\n"
@@ -115,18 +116,32 @@ TEST(StatusJson, SchemaAsDocumented) {
         for (const auto& [key, value] : object.items()) all += key + " ";
         return all;
     };
-    EXPECT_EQ(keys(json), "schema daemon tsgs sessions ");
-    EXPECT_EQ(keys(json["daemon"]), "version pid uptime_ms socket handle_socket simulated sim_socket driver ");
+    EXPECT_EQ(keys(json), "schema daemon tsgs sessions faults ");
+    EXPECT_EQ(keys(json["daemon"]), "version pid uptime_ms socket handle_socket simulated sim_socket driver access ");
+    EXPECT_EQ(keys(json["daemon"]["access"]), "attach_uids attach_gids ");
     EXPECT_EQ(keys(json["daemon"]["driver"]), "version verdict note ");
     EXPECT_EQ(keys(json["tsgs"][0]),
               "name gpu owner_session owner exported control_buffers channels attached_sessions since_ms allow_uids "
-              "allow_gids partition slo ");
+              "allow_gids partition slo fault ");
     EXPECT_EQ(keys(json["sessions"][0]),
               "id peer role state name channels_moved veid control_buffers attach_us reason client_version "
               "driver_version transport "
-              "since_ms backend backend_reason applied_generation launches samples samples_lost ");
+              "since_ms backend backend_reason applied_generation launches shared_memory_limit launches_refused "
+              "samples samples_lost ");
     EXPECT_EQ(keys(json["sessions"][0]["peer"]), "pid uid gid program ");
     EXPECT_EQ(keys(json["sessions"][1]["reason"]), "code text hint ");
+}
+
+TEST(StatusText, SaysWhoElseMayAttach) {
+    v1::StatusReply status = example();
+    status.mutable_tsgs(0)->add_allow_uids(1001);
+    status.mutable_tsgs(0)->add_allow_gids(44);
+    status.mutable_daemon()->add_attach_gids(109);
+    EXPECT_NE(status_text(status).find("\ngame is open to users 1000, 1001 and group 44 too\n"
+                                       "every TSG is open to group 109 too (vudad.toml)\n"),
+              std::string::npos)
+        << status_text(status);
+    EXPECT_EQ(status_json(status)["daemon"]["access"]["attach_gids"], Json::array({109}));
 }
 
 TEST(StatusText, SaysWhyASplitDoesNotReachAProgram) {

@@ -203,6 +203,43 @@ TEST(PublicApi, ChecksTargets) {
     IN_PROCESS({ return check_targets(); });
 }
 
+// Likewise.
+int check_allowed() {
+    const std::vector<uint32_t> ids(VUDA_MAX_ALLOWED + 1, 7);
+    const uint32_t nobody = UINT32_MAX;
+    vuda_allowed allowed{};
+    CHECK_THAT(vuda_set_allowed(&allowed) == VUDA_E_INVALID);  // no size
+    allowed.size = sizeof allowed;
+    CHECK_THAT(vuda_set_allowed(&allowed) == VUDA_OK);
+    allowed.uid_count = 1;
+    CHECK_THAT(vuda_set_allowed(&allowed) == VUDA_E_INVALID);  // NULL with a count
+    allowed.uids = ids.data();
+    allowed.uid_count = VUDA_MAX_ALLOWED;
+    CHECK_THAT(vuda_set_allowed(&allowed) == VUDA_OK);
+    allowed.uid_count = VUDA_MAX_ALLOWED + 1;
+    CHECK_THAT(vuda_set_allowed(&allowed) == VUDA_E_INVALID);
+    CHECK_THAT(std::strstr(vuda_last_error(), "more than 64") != nullptr);
+    allowed.uid_count = UINT32_MAX;
+    CHECK_THAT(vuda_set_allowed(&allowed) == VUDA_E_INVALID);
+    allowed.uid_count = 0;
+    allowed.gids = &nobody;
+    allowed.gid_count = 1;
+    CHECK_THAT(vuda_set_allowed(&allowed) == VUDA_E_INVALID);
+    allowed.gids = ids.data();
+    allowed.size = sizeof allowed + 8;  // a program built against a newer header
+    CHECK_THAT(vuda_set_allowed(&allowed) == VUDA_OK);
+    CHECK_THAT(vuda_set_allowed(nullptr) == VUDA_OK);
+    const vuda::api::Outcome many = vuda::api::set_allowed({ids, {}});
+    CHECK_THAT(!many && many.code() == VUDA_E_INVALID);
+    CHECK_THAT(vuda::api::set_allowed({{1000, 1001}, {44}}));
+    CHECK_THAT(vuda::api::clear_allowed());
+    return 0;
+}
+
+TEST(PublicApi, ChecksWhoMayAttach) {
+    IN_PROCESS({ return check_allowed(); });
+}
+
 TEST(PublicApi, DisabledByTheEnvironment) {
     IN_PROCESS({
         setenv("VUDA_DISABLE", "1", 1);
@@ -265,6 +302,58 @@ class WithDaemon : public testing::Test {
     const std::string path_ = dir_ / "handles.sock";
     FakeDaemon daemon_{path_};
 };
+
+// Commas in braces, see above.
+bool registered() { return vuda::api::get_state().state == VUDA_STATE_REGISTERED; }
+int register_for_others() {
+    ::setenv("VUDA_ALLOW_UIDS", "1000", 1);
+    ::setenv("VUDA_ALLOW_GIDS", "44,45", 1);
+    start();
+    vuda_private_register("game", kGpu);
+    while (!registered()) ::sched_yield();  // bounded by the test's time limit
+    CHECK_THAT(vuda::api::set_allowed({{1001}, {}}));
+    CHECK_THAT(vuda::api::clear_allowed());
+    return 0;
+}
+int register_with_a_bad_list(int err) {
+    CHECK_THAT(::dup2(err, STDERR_FILENO) == STDERR_FILENO);
+    ::setenv("VUDA_ALLOW_UIDS", "alice", 1);
+    ::setenv("VUDA_ALLOW_GIDS", "44", 1);
+    start();
+    vuda_private_register("game", kGpu);
+    while (!registered()) ::sched_yield();
+    vuda_private_register("other", kGpu);
+    return 0;
+}
+
+TEST_F(WithDaemon, RegistersForThoseWhoMayAttach) {
+    ASSERT_EQ(in_child(register_for_others), 0);
+    // Wishes that come at once may reach vudad as the last of them.
+    ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.sessions == 0; }));
+    const auto record = daemon_.record();
+    ASSERT_GE(record.registers.size(), 1u);
+    EXPECT_THAT(record.registers[0].allow_uids(), testing::ElementsAre(1000u));
+    EXPECT_THAT(record.registers[0].allow_gids(), testing::ElementsAre(44u, 45u));
+    for (size_t later = 1; later < record.registers.size(); ++later) {
+        const auto& uids = record.registers[later].allow_uids();
+        EXPECT_TRUE(uids.size() == 1 && (uids[0] == 1000 || uids[0] == 1001));
+    }
+}
+
+TEST_F(WithDaemon, AListThatIsNoneOpensTheNameToNobodyAndIsSaidOnce) {
+    const UniqueFd err(::open((dir_ / "err").c_str(), O_CREAT | O_RDWR | O_APPEND | O_CLOEXEC, 0600));
+    ASSERT_EQ(in_child([&] { return register_with_a_bad_list(err.get()); }), 0);
+    ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.registers.size() >= 1 && r.sessions == 0; }));
+    for (const auto& request : daemon_.record().registers) {
+        EXPECT_EQ(request.allow_uids_size(), 0);
+        EXPECT_EQ(request.allow_gids_size(), 0);
+    }
+    char text[1024] = {};
+    ASSERT_GE(::pread(err.get(), text, sizeof text - 1, 0), 0);
+    EXPECT_STREQ(text,
+                 "vuda: VUDA_ALLOW_UIDS='alice' is not a list of numeric ids; nobody but this user and root may "
+                 "attach; separate numbers by commas, nothing else\n");
+}
 
 TEST_F(WithDaemon, RegisterExportAttachDetach) {
     daemon_.script([](auto& s) { s.export_on_register = true; });

@@ -186,6 +186,10 @@ void FakeDaemon::on_client(Connection& connection, const v1::ClientMessage& mess
             return reply(connection, message.id(), answer,
                          {&script_.page_fd, script_.page_fd >= 0 ? size_t{1} : size_t{0}});
         case v1::ClientMessage::kPong: ++record_.pongs; return;
+        case v1::ClientMessage::kFault:
+            record_.faults.push_back(message.fault());
+            answer.mutable_fault_reply();
+            return reply(connection, message.id(), answer);
         case v1::ClientMessage::kPartitionReport: record_.partitions.push_back(message.partition_report()); return;
         case v1::ClientMessage::kSetMode:
             record_.modes.push_back(message.set_mode());

@@ -62,6 +62,7 @@ class FakeDaemon {
         std::vector<v1::SetModeRequest> modes;
         std::vector<v1::SetQuotaRequest> quotas;
         std::vector<v1::SetTargetsRequest> targets;
+        std::vector<v1::Fault> faults;
         size_t pongs = 0;
         size_t sessions = 0;  // open now
         size_t bad_frames = 0;

@@ -8,6 +8,7 @@ _Static_assert(sizeof(struct vuda_state) == 512, "the first version of the struc
 _Static_assert(sizeof(struct vuda_partition) == 512, "the first version of the structure has 512 bytes");
 
 _Static_assert(sizeof(struct vuda_slo) == 56, "the first version of the structure has 56 bytes");
+_Static_assert(sizeof(struct vuda_allowed) == 32, "the first version of the structure has 32 bytes");
 
 int main(void) {
     struct vuda_state state;
@@ -24,6 +25,9 @@ int main(void) {
         return 5;
     struct vuda_slo slo = {sizeof slo, 0, 16.67, 0.01, 0, 0, 0, 0};
     if (vuda_set_slo(&slo) != VUDA_E_NO_SHIM || vuda_set_slo(NULL) != VUDA_E_NO_SHIM) return 6;
+    const uint32_t user = 1000;
+    struct vuda_allowed allowed = {sizeof allowed, 1, &user, NULL, 0, 0};
+    if (vuda_set_allowed(&allowed) != VUDA_E_NO_SHIM || vuda_set_allowed(NULL) != VUDA_E_NO_SHIM) return 7;
     vuda_step_begin(1);
     vuda_step_end(1);
     return puts(vuda_last_error()) < 0;

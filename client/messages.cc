@@ -89,7 +89,7 @@ bool read_token(const ProtobufCBinaryData& bytes, Token& out) {
 }  // namespace
 
 std::string encode_hello(uint64_t id, uint64_t features, const std::string& client_version,
-                         const std::string& driver_version, const std::string& program) {
+                         const std::string& driver_version, const std::string& program, const std::string& executable) {
     const std::string driver = plain_text(driver_version, 64);
     const std::string name = plain_text(program, 64);
     Vuda__V1__Hello hello = VUDA__V1__HELLO__INIT;
@@ -97,16 +97,22 @@ std::string encode_hello(uint64_t id, uint64_t features, const std::string& clie
     hello.client_version = borrow(client_version);
     hello.driver_version = borrow(driver);
     hello.program = borrow(name);
+    const std::string path = plain_text(executable, 1024);
+    hello.executable = borrow(path);
     Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
     message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_HELLO;
     message.hello = &hello;
     return pack(id, message);
 }
 
-std::string encode_register(uint64_t id, const std::string& name, const Uuid& gpu) {
+std::string encode_register(uint64_t id, const std::string& name, const Uuid& gpu, const AllowList& allow) {
     Vuda__V1__RegisterRequest request = VUDA__V1__REGISTER_REQUEST__INIT;
     request.name = borrow(name);
     request.gpu_uuid = borrow(gpu.bytes);
+    request.n_allow_uids = allow.uids.size();
+    request.allow_uids = const_cast<uint32_t*>(allow.uids.data());
+    request.n_allow_gids = allow.gids.size();
+    request.allow_gids = const_cast<uint32_t*>(allow.gids.data());
     Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
     message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_REGISTER_REQUEST;
     message.register_request = &request;
@@ -257,6 +263,7 @@ std::string encode_partition_report(const partition::PartitionState& state) {
     topology.tpcs = pointers.data();
     ErrorMessage reason(state.reason);
     Vuda__V1__PartitionReport report = VUDA__V1__PARTITION_REPORT__INIT;
+    report.shared_memory_limit = state.shared_limit;
     report.backend = static_cast<Vuda__V1__Backend>(state.backend);
     report.reason = reason.get();
     report.topology = tpcs.empty() ? nullptr : &topology;
@@ -272,6 +279,17 @@ std::string encode_pong() {
     message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_PONG;
     message.pong = &pong;
     return pack(0, message);
+}
+
+std::string encode_fault(uint64_t id, const std::string& name, uint32_t xid) {
+    Vuda__V1__Fault fault = VUDA__V1__FAULT__INIT;
+    fault.kind = xid != 0 ? VUDA__V1__FAULT_KIND__FAULT_KIND_CHANNEL : VUDA__V1__FAULT_KIND__FAULT_KIND_DEVICE_LOST;
+    fault.xid = xid;
+    fault.name = borrow(name);
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_FAULT;
+    message.fault = &fault;
+    return pack(id, message);
 }
 
 std::string encode_set_mode(uint64_t id, partition::Mode mode) {
@@ -368,6 +386,10 @@ Result<ServerMessage> decode_server_message(std::string_view bytes) {
                                                    plain_text(in.set_quota_reply->note, 255)}};
         case VUDA__V1__SERVER_MESSAGE__BODY_SET_TARGETS_REPLY:
             return ServerMessage{id, SetTargetsReply{plain_text(in.set_targets_reply->note, 255)}};
+        case VUDA__V1__SERVER_MESSAGE__BODY_FAULT_NOTICE:
+            return ServerMessage{
+                id, FaultNotice{plain_text(in.fault_notice->name, 64), plain_text(in.fault_notice->text, 255),
+                                in.fault_notice->culprit != 0, in.fault_notice->look != 0}};
         case VUDA__V1__SERVER_MESSAGE__BODY_PING: return ServerMessage{id, Ping{}};
         default: return ServerMessage{id, std::monostate{}};
     }

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "base/uuid.h"
+#include "client/allow_list.h"
 #include "client/handles.h"
 #include "shim/partition/levels.h"
 #include "shim/partition/partition_state.h"
@@ -23,6 +24,7 @@ inline constexpr uint64_t kFeatureSharedPage = 4;
 inline constexpr uint64_t kFeatureQuota = 8;
 inline constexpr uint64_t kFeatureHeartbeat = 32;
 inline constexpr uint64_t kFeatureSlo = 16;
+inline constexpr uint64_t kFeatureFaults = 64;
 
 // vuda.v1.SharingState
 enum class SharingState : uint32_t {
@@ -60,8 +62,9 @@ struct TargetsWish {
 };
 
 std::string encode_hello(uint64_t id, uint64_t features, const std::string& client_version,
-                         const std::string& driver_version, const std::string& program);
-std::string encode_register(uint64_t id, const std::string& name, const Uuid& gpu);
+                         const std::string& driver_version, const std::string& program,
+                         const std::string& executable = "");
+std::string encode_register(uint64_t id, const std::string& name, const Uuid& gpu, const AllowList& allow);
 std::string encode_unregister(uint64_t id, const std::string& name);
 std::string encode_attach(uint64_t id, const std::string& name, const Uuid& gpu, uint32_t channels,
                           uint32_t deadline_ms);
@@ -78,6 +81,8 @@ std::string encode_push(const Token& token, std::span<const HandleInfo> handles,
 std::string encode_pull(const Token& token);
 std::string encode_partition_report(const partition::PartitionState& state);
 std::string encode_pong();
+// A TSG died. `xid` 0: the API said so and no notifier did.
+std::string encode_fault(uint64_t id, const std::string& name, uint32_t xid);
 std::string encode_set_mode(uint64_t id, partition::Mode mode);
 std::string encode_set_quota(uint64_t id, const QuotaWish& quota);
 std::string encode_set_targets(uint64_t id, const TargetsWish& targets);
@@ -119,11 +124,17 @@ struct SetTargetsReply {
 };
 
 struct Ping {};
+struct FaultNotice {
+    std::string name;
+    std::string text;
+    bool culprit = false;  // it is this program
+    bool look = false;     // nothing is certain: look
+};
 
 // monostate: something that a newer vudad says and that this library does not know.
 using ServerBody =
     std::variant<std::monostate, Error, HelloReply, RegisterReply, UnregisterReply, AttachReply, AttachDoneReply,
-                 ExportRequest, DetachCommand, SetModeReply, SetQuotaReply, SetTargetsReply, Ping>;
+                 ExportRequest, DetachCommand, SetModeReply, SetQuotaReply, SetTargetsReply, Ping, FaultNotice>;
 
 struct ServerMessage {
     uint64_t id = 0;

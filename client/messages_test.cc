@@ -1,5 +1,6 @@
 #include "client/messages.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "vuda/v1/session.pb.h"
@@ -17,6 +18,29 @@ v1::Frame parse(const std::string& body) {
 const Token kToken{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0};
 const std::string kTokenBytes(reinterpret_cast<const char*>(kToken.data()), kToken.size());
 
+TEST(Messages, FaultsGoOutAndNoticesComeIn) {
+    const v1::Frame dead = parse(encode_fault(7, "game", 31));
+    EXPECT_EQ(dead.client().id(), 7u);
+    EXPECT_EQ(dead.client().fault().kind(), v1::FAULT_KIND_CHANNEL);
+    EXPECT_EQ(dead.client().fault().xid(), 31u);
+    EXPECT_EQ(dead.client().fault().name(), "game");
+    EXPECT_EQ(parse(encode_fault(7, "game", 0)).client().fault().kind(), v1::FAULT_KIND_DEVICE_LOST);
+
+    v1::Frame frame;
+    v1::FaultNotice& notice = *frame.mutable_server()->mutable_fault_notice();
+    notice.set_name("game");
+    notice.set_text("it \x1b[31mdied");
+    notice.set_culprit(true);
+    const Result<ServerMessage> read = decode_server_message(frame.SerializeAsString());
+    ASSERT_TRUE(read.ok());
+    const auto* seen = std::get_if<FaultNotice>(&read->body);
+    ASSERT_NE(seen, nullptr);
+    EXPECT_EQ(seen->name, "game");
+    EXPECT_EQ(seen->text.find('\x1b'), std::string::npos);
+    EXPECT_TRUE(seen->culprit);
+    EXPECT_FALSE(seen->look);
+}
+
 TEST(Messages, ClientMessagesReadBack) {
     const v1::Frame hello =
         parse(encode_hello(1, 3, "0.1.0", "580.159.04", std::string("pro\xff") + std::string(99, 'g')));
@@ -27,9 +51,15 @@ TEST(Messages, ClientMessagesReadBack) {
 
     Uuid gpu;
     gpu.bytes[3] = 7;
-    const v1::Frame registration = parse(encode_register(2, "game", gpu));
+    EXPECT_EQ(parse(encode_hello(1, 3, "", "", "", "/opt/a b/game")).client().hello().executable(), "/opt/a b/game");
+    const v1::Frame registration = parse(encode_register(2, "game", gpu, {{1000, 0}, {44}}));
     EXPECT_EQ(registration.client().register_request().name(), "game");
     EXPECT_EQ(registration.client().register_request().gpu_uuid(), std::string("\0\0\0\7\0\0\0\0\0\0\0\0\0\0\0\0", 16));
+    EXPECT_THAT(registration.client().register_request().allow_uids(), testing::ElementsAre(1000u, 0u));
+    EXPECT_THAT(registration.client().register_request().allow_gids(), testing::ElementsAre(44u));
+    const v1::Frame closed = parse(encode_register(2, "game", gpu, {}));
+    EXPECT_EQ(
+        closed.client().register_request().allow_uids_size() + closed.client().register_request().allow_gids_size(), 0);
     EXPECT_EQ(parse(encode_unregister(3, "game")).client().unregister_request().name(), "game");
 
     const v1::Frame attach = parse(encode_attach(4, "game", gpu, 8, 1500));

@@ -19,8 +19,12 @@ bool wanted_by_environment() {
 
 }  // namespace
 
-PartitionClient::PartitionClient(const vuda_private_callbacks& callbacks, Report report, FindCuda find_cuda)
-    : callbacks_(callbacks), report_(std::move(report)), find_cuda_(std::move(find_cuda)) {}
+PartitionClient::PartitionClient(const vuda_private_callbacks& callbacks, Report report, FindCuda find_cuda,
+                                 Refused refused)
+    : callbacks_(callbacks),
+      report_(std::move(report)),
+      find_cuda_(std::move(find_cuda)),
+      refused_(std::move(refused)) {}
 
 Status PartitionClient::page_received(int fd, uint64_t bytes) {
     const std::lock_guard lock(mutex_);

@@ -27,7 +27,10 @@ class PartitionClient : public partition::PartitionHost {
     using FindCuda = std::function<Result<partition::CudaDriver>()>;
 
     // `report` is called on the partitioner's thread, without locks held.
-    PartitionClient(const vuda_private_callbacks& callbacks, Report report, FindCuda find_cuda = partition::find_cuda);
+    // `refused` likewise: the first kernel was refused (PartitionHost::launch_refused).
+    using Refused = std::function<void(uint32_t bytes, uint32_t limit)>;
+    PartitionClient(const vuda_private_callbacks& callbacks, Report report, FindCuda find_cuda = partition::find_cuda,
+                    Refused refused = {});
 
     // The page that came with a greeting, or error: none that can be used. Any earlier page stays where it is.
     Status page_received(int fd, uint64_t bytes);
@@ -53,10 +56,14 @@ class PartitionClient : public partition::PartitionHost {
     uint32_t subdevice_control(uint32_t command, void* params, uint32_t size) override;
     void partition_state(const partition::PartitionState& state) override;
     Result<partition::CudaDriver> cuda() override { return find_cuda_(); }
+    void launch_refused(uint32_t bytes, uint32_t limit) override {
+        if (refused_) refused_(bytes, limit);
+    }
 
     const vuda_private_callbacks callbacks_;
     const Report report_;
     const FindCuda find_cuda_;
+    const Refused refused_;
 
     mutable std::mutex mutex_;
     page::PageMapping mapping_;

@@ -92,7 +92,8 @@ void vuda_private_start(const struct vuda_private_callbacks* callbacks, const ch
 }
 
 void vuda_private_register(const char* name, const uint8_t gpu_uuid[16]) {
-    with_session([&](Session& session) { session.set_registration(name, read_uuid(gpu_uuid)); });
+    with_session(
+        [&](Session& session) { session.set_registration(name, read_uuid(gpu_uuid), ProcessState::get().allowed()); });
 }
 
 int vuda_private_attach(const char* name, const uint8_t gpu_uuid[16], uint32_t channels, uint32_t timeout_ms,
@@ -164,6 +165,29 @@ void vuda_private_sample(uint32_t kind, uint64_t id, uint64_t end_ns, uint64_t d
     page::Page* page = session_page();
     if (page == nullptr || kind < 1 || kind > page::kSampleKinds) return;
     page::SampleWriter(*page).push({static_cast<page::SampleKind>(kind), id, end_ns, duration_ns});
+}
+
+void vuda_private_device_lost(void) {
+    with_session([](Session& session) { session.device_lost(); });
+}
+
+void vuda_private_ending(void) {
+    with_session([](Session& session) { session.ending(); });
+}
+
+int vuda_private_turns(uint32_t* graphics_permille, uint64_t* frame_ns) {
+    *graphics_permille = 0;
+    *frame_ns = 0;
+    page::Page* page = session_page();
+    if (page == nullptr) return 0;
+    page::SampleWriter writer(*page);
+    if (page->process.paces.load(std::memory_order_relaxed) == 0) writer.set_paces();
+    page::Split split;
+    if (!page::read_split(page->daemon, split) || split.mode != page::SplitMode::kSliced) return 0;
+    if (writer.applied() != split.generation) writer.set_applied(split.generation);
+    *graphics_permille = split.graphics_permille;
+    *frame_ns = split.frame_ns;
+    return 1;
 }
 
 uint64_t vuda_private_disable_mask(uint64_t mask[4]) {

@@ -29,6 +29,13 @@ std::string text_of(const char (&from)[size]) {
     return plain_text({from, ::strnlen(from, size)}, size);
 }
 
+// Of the file that this process runs; empty when the kernel does not say.
+std::string executable_path() {
+    char path[1025];
+    const ssize_t size = ::readlink("/proc/self/exe", path, sizeof path);
+    return size > 0 && size < static_cast<ssize_t>(sizeof path) ? std::string(path, static_cast<size_t>(size)) : "";
+}
+
 }  // namespace
 
 void fill_error(vuda_private_error* out, const Error& error) {
@@ -85,6 +92,18 @@ void CallbackHost::register_failed(const Error& error) {
     callbacks_.register_failed(callbacks_.context, &raw);
 }
 
+SessionHost::Faults CallbackHost::look_for_faults() {
+    Faults faults;
+    if (callbacks_.look_for_faults == nullptr) return faults;
+    uint32_t xids[2] = {};
+    const uint32_t found = callbacks_.look_for_faults(callbacks_.context, xids);
+    faults.own = (found & VUDA_PRIVATE_OWN_TSG) != 0;
+    faults.shared = (found & VUDA_PRIVATE_SHARED_TSG) != 0;
+    faults.own_xid = xids[0];
+    faults.shared_xid = xids[1];
+    return faults;
+}
+
 Status CallbackHost::page_received(int fd, uint64_t bytes) { return partition_.page_received(fd, bytes); }
 
 void ProcessState::want_mode(partition::Mode mode) {
@@ -103,6 +122,15 @@ void ProcessState::want_targets(const TargetsWish& targets) {
     const std::lock_guard lock(start_mutex_);
     if (owned_session_) return owned_session_->set_targets(targets);
     early_targets_ = targets;
+}
+
+AllowList ProcessState::allowed() {
+    Result<AllowList> list = wishes_.allowed();
+    if (list) return *std::move(list);
+    Error error = list.error();
+    error.text += "; nobody but this user and root may attach";
+    reporter_.say_once(LogLevel::kError, "allow list", error.to_string());
+    return {};
 }
 
 ProcessState::ProcessState() : pid_(::getpid()), reporter_(parse_log_level(::secure_getenv("VUDA_LOG"))) {}
@@ -131,14 +159,23 @@ void ProcessState::start(const vuda_private_callbacks& callbacks, const std::str
     const std::lock_guard lock(start_mutex_);
     if (owned_session_) return;
     const char* socket = ::secure_getenv("VUDA_HANDLE_SOCKET");
-    owned_partition_ = std::make_unique<PartitionClient>(callbacks, [this](const partition::PartitionState& state) {
-        if (Session* session = this->session()) session->set_partition_state(state);
-    });
+    owned_partition_ = std::make_unique<PartitionClient>(
+        callbacks,
+        [this](const partition::PartitionState& state) {
+            if (Session* session = this->session()) session->set_partition_state(state);
+        },
+        partition::find_cuda,
+        [this](uint32_t bytes, uint32_t limit) {
+            reporter_.say_once(LogLevel::kError, "launch refused",
+                               "a kernel was not run (CUDA error 701): it wants " + std::to_string(bytes) +
+                                   " bytes of shared memory a block, beside graphics " + std::to_string(limit) +
+                                   " are possible; see docs/compatibility.md");
+        });
     host_ = std::make_unique<CallbackHost>(callbacks, wishes_, *owned_partition_);
-    owned_session_ =
-        std::make_unique<Session>(SessionOptions{socket != nullptr && *socket != '\0' ? socket : kDefaultSocket,
-                                                 VUDA_VERSION_TEXT, driver_version, program_invocation_short_name},
-                                  *host_, reporter_);
+    owned_session_ = std::make_unique<Session>(
+        SessionOptions{socket != nullptr && *socket != '\0' ? socket : kDefaultSocket, VUDA_VERSION_TEXT,
+                       driver_version, program_invocation_short_name, executable_path()},
+        *host_, reporter_);
     if (wishes_.get().attach_name[0] != '\0') owned_session_->connect_ahead();
     if (early_mode_) owned_session_->set_mode(*early_mode_);
     if (early_quota_) owned_session_->set_quota(*early_quota_);

@@ -25,6 +25,7 @@ class CallbackHost : public SessionHost {
     void detach_command(const Error& reason) override;
     void guard_fd(int fd, bool guarded) override;
     void register_failed(const Error& error) override;
+    Faults look_for_faults() override;
     Status page_received(int fd, uint64_t bytes) override;
     void registered() override { partition_.host_registered(); }
 
@@ -54,6 +55,8 @@ class ProcessState {
     // NULL before start.
     PartitionClient* partition() { return partition_.load(std::memory_order_acquire); }
     Steps& steps() { return steps_; }
+    // Who may attach to this process's name. A mistake in the environment is said once, and allows nobody.
+    AllowList allowed();
     // What the program asked for before start.
     void want_mode(partition::Mode mode);
     void want_quota(const QuotaWish& quota);

@@ -104,6 +104,33 @@ int vuda_register(const char* name) {
     return apply([name](ProcessState& state) { state.wishes().set_register(name); });
 }
 
+int vuda_set_allowed(const struct vuda_allowed* allowed) {
+    try {
+        std::optional<AllowList> list;
+        if (allowed != nullptr) {
+            if (allowed->size < sizeof(struct vuda_allowed))
+                return fail(VUDA_E_INVALID, "vuda_set_allowed: set allowed.size to sizeof(struct vuda_allowed) first");
+            if ((allowed->uids == nullptr && allowed->uid_count != 0) ||
+                (allowed->gids == nullptr && allowed->gid_count != 0))
+                return fail(VUDA_E_INVALID, "vuda_set_allowed: a list is NULL and its count is not 0");
+            // Before anything is read or copied: a count that was never set is mostly a large one.
+            if (allowed->uid_count > VUDA_MAX_ALLOWED || allowed->gid_count > VUDA_MAX_ALLOWED)
+                return fail(VUDA_E_INVALID, "vuda_set_allowed: more than 64 users or groups; allow a group instead");
+            list.emplace();
+            list->uids.assign(allowed->uids, allowed->uids + allowed->uid_count);
+            list->gids.assign(allowed->gids, allowed->gids + allowed->gid_count);
+            if (const Status valid = check_allow_list(*list); !valid)
+                return fail(VUDA_E_INVALID, "vuda_set_allowed: " + valid.error().to_string());
+        }
+        return apply([&list](ProcessState& state) {
+            state.wishes().set_allowed(std::move(list));
+            if (Session* session = state.session()) session->set_allowed(state.allowed());
+        });
+    } catch (const std::bad_alloc&) {
+        return fail(VUDA_E_NO_MEMORY, "out of memory; the call had no effect");
+    }
+}
+
 int vuda_attach(const char* name) {
     if (const int code = check_name("vuda_attach", name); code != VUDA_OK) return code;
     return apply([name](ProcessState& state) { state.wishes().set_attach(name); });

@@ -14,6 +14,7 @@
 #include "client/descriptor_table.h"
 #include "client/names.h"
 #include "client/transfer.h"
+#include "rm/xid.h"
 
 namespace vuda::client {
 namespace {
@@ -26,6 +27,9 @@ constexpr auto kConnectTime = 1000ms;
 constexpr auto kGreetingTime = 2000ms;
 constexpr auto kExportTime = 2000ms;  // when vudad names no deadline
 constexpr auto kMaxExportTime = 10000ms;
+// A TSG that died is noticed within this time and vudad's; each look is a few memory reads.
+constexpr auto kLookEvery = 50ms;
+constexpr auto kLookPatience = 100ms;  // of who waits for one
 constexpr size_t kThreadStack = 1 << 20;
 // A vudad that stops reading is cut off before the process collects more than this.
 constexpr size_t kOutputLimit = 1 << 20;
@@ -122,11 +126,16 @@ bool Session::wants_link_locked() const {
     return was_connected_ && state_ != SharingState::kUnspecified && state_ != SharingState::kIdle;
 }
 
-void Session::set_registration(const std::string& name, const Uuid& gpu) {
+// Something of this process is in a TSG that others are in, or may come to.
+bool Session::watches_locked() const {
+    return was_registered_ || channels_ > 0 || turn_taken_ || state_ == SharingState::kSharing;
+}
+
+void Session::set_registration(const std::string& name, const Uuid& gpu, const AllowList& allow) {
     Status started;
     {
         const std::lock_guard lock(mutex_);
-        Registration wanted{name, gpu};
+        Registration wanted{name, gpu, allow};
         if (wanted_ == wanted && registered_) return;
         if (wanted_ != wanted) was_registered_ = false;
         wanted_ = std::move(wanted);
@@ -137,6 +146,14 @@ void Session::set_registration(const std::string& name, const Uuid& gpu) {
         if (started) wake_locked();
     }
     if (!started) registration_failed(started.error());
+}
+
+void Session::set_allowed(const AllowList& allow) {
+    const std::lock_guard lock(mutex_);
+    if (!wanted_ || wanted_->allow == allow) return;
+    wanted_->allow = allow;
+    refused_.reset();
+    wake_locked();
 }
 
 void Session::connect_ahead() {
@@ -240,7 +257,10 @@ void Session::attach_done(const AttachOutcome& outcome) {
     turn_taken_ = false;
     changed_.notify_all();
     reason_ = outcome.reason;
-    if (outcome.state == SharingState::kSharing) {
+    if (std::exchange(dead_turn_, false)) {
+        // vudad was told, and knows of no turn any more.
+        state_ = SharingState::kFaulted;
+    } else if (outcome.state == SharingState::kSharing) {
         channels_ += outcome.channels_moved;
         veid_ = outcome.veid;
         control_buffers_ = outcome.control_buffers;
@@ -293,6 +313,25 @@ void Session::set_state(SharingState state, const Error& reason) {
     if (ensure_thread_locked()) wake_locked();
 }
 
+void Session::device_lost() {
+    std::unique_lock lock(mutex_);
+    device_lost_ = true;
+    look_at_once(lock);
+}
+
+void Session::ending() {
+    // A signal handler may have interrupted one of these functions and called exit.
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock.owns_lock() && watches_locked()) look_at_once(lock);
+}
+
+void Session::look_at_once(std::unique_lock<std::mutex>& lock) {
+    if (!thread_running_ || ::pthread_equal(thread_, ::pthread_self()) != 0) return;
+    const uint64_t wanted = ++looks_asked_;
+    wake_locked();
+    changed_.wait_for(lock, kLookPatience, [&] { return looks_done_ >= wanted; });
+}
+
 SessionSnapshot Session::snapshot() const {
     const std::lock_guard lock(mutex_);
     SessionSnapshot out{state_, attach_name_, channels_, reason_};
@@ -337,6 +376,16 @@ void Session::run() {
 void Session::step() {
     refresh_wake_pipe();
     if (connection_.get() >= 0 && !connection_.intact()) drop_link(closed_by_program());
+    bool lost = false;
+    bool due = false;
+    uint64_t asked = 0;
+    {
+        const std::lock_guard lock(mutex_);
+        lost = std::exchange(device_lost_, false);
+        asked = looks_asked_;
+        due = lost || asked > looks_done_ || (watches_locked() && Clock::now() >= next_look_);
+    }
+    if (due) look(lost);
     bool connect = false;
     {
         const std::lock_guard lock(mutex_);
@@ -353,10 +402,15 @@ void Session::step() {
     int timeout = -1;
     {
         const std::lock_guard lock(mutex_);
+        if (fault_id_ == 0 && looks_done_ < asked) {
+            looks_done_ = asked;
+            changed_.notify_all();
+        }
         if (stopping_) return;
         std::optional<Deadline> until;
         if (link_ == Link::kGreeting) until = greeting_ends_;
         if (link_ == Link::kDown && wants_link_locked()) until = fresh_wish_ ? Clock::now() : retry_at_;
+        if (watches_locked()) until = until ? std::min(*until, next_look_) : next_look_;
         if (until) {
             const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now()).count();
             timeout = static_cast<int>(std::clamp<long long>(left, 0, INT_MAX));
@@ -418,10 +472,10 @@ void Session::connect_link() {
         link_ = Link::kGreeting;
         hello_id_ = next_id_locked();
     }
-    hello = encode_hello(
-        hello_id_,
-        kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota | kFeatureSlo | kFeatureHeartbeat,
-        options_.client_version, options_.driver_version, options_.program);
+    hello = encode_hello(hello_id_,
+                         kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota | kFeatureSlo |
+                             kFeatureHeartbeat | kFeatureFaults,
+                         options_.client_version, options_.driver_version, options_.program, options_.executable);
     if (Status framed = append_frame(output_, hello); !framed) drop_link(framed.error());
 }
 
@@ -456,6 +510,7 @@ void Session::drop_link(const Error& error) {
         registered_ = false;
         registration_id_ = 0;
         features_ = 0;
+        fault_id_ = 0;
         mode_id_ = quota_id_ = targets_id_ = 0;
         if (state_ == SharingState::kRegistered) state_ = SharingState::kWaiting;
         retry_later_locked();
@@ -511,7 +566,7 @@ void Session::send_registration_locked(std::vector<Error>& refused) {
         return;
     }
     registration_id_ = next_id_locked();
-    outbox_.push_back(encode_register(registration_id_, wanted_->name, wanted_->gpu));
+    outbox_.push_back(encode_register(registration_id_, wanted_->name, wanted_->gpu, wanted_->allow));
     sent_ = wanted_;
 }
 
@@ -570,6 +625,11 @@ void Session::read_link() {
 }
 
 void Session::handle(const ServerMessage& message) {
+    {
+        // Whatever the answer is: vudad has it.
+        const std::lock_guard lock(mutex_);
+        if (message.id != 0 && message.id == fault_id_) fault_id_ = 0;
+    }
     if (link_ == Link::kGreeting) {
         if (const auto* error = std::get_if<Error>(&message.body)) return drop_link(*error);
         const auto* reply = std::get_if<HelloReply>(&message.body);
@@ -600,6 +660,8 @@ void Session::handle(const ServerMessage& message) {
     } else if (std::holds_alternative<Ping>(message.body)) {
         const std::lock_guard lock(mutex_);
         queue_locked(encode_pong());
+    } else if (const auto* notice = std::get_if<FaultNotice>(&message.body)) {
+        told_of_fault(*notice);
     } else if (const auto* command = std::get_if<DetachCommand>(&message.body)) {
         commanded_to_detach(command->reason);
     }
@@ -778,6 +840,65 @@ void Session::serve_export(const ExportRequest& request) {
                        "export failed: " + pushed.error().to_string());
     const std::lock_guard lock(mutex_);
     queue_locked(encode_export_refused(request.token, pushed.error()));
+}
+
+void Session::look(bool device_lost) {
+    next_look_ = Clock::now() + kLookEvery;
+    const SessionHost::Faults faults = host_.look_for_faults();
+    if (faults.shared) tsg_died(false, faults.shared_xid);
+    if (faults.own || device_lost) tsg_died(true, faults.own_xid);
+}
+
+// One line, and vudad hears of it: who else is in that TSG, and what is to become of its name, it knows best.
+void Session::tsg_died(bool own, uint32_t xid) {
+    std::string name;
+    std::string text;
+    {
+        const std::lock_guard lock(mutex_);
+        if (own) {
+            // A TSG that nobody else can have: CUDA in the renderer's process. Or one of which it was said already.
+            if (!wanted_ && (state_ != SharingState::kSharing || channels_ > 0)) return;
+            if (wanted_) name = wanted_->name;
+            // It is not to be registered again; what the program makes next will be.
+            wanted_.reset();
+            sent_.reset();
+            registration_id_ = 0;
+            registered_ = was_registered_ = false;
+        } else {
+            if (channels_ == 0 && !turn_taken_) return;
+            name = attach_name_;
+            dead_turn_ = turn_taken_;
+            channels_ = 0;
+        }
+        text = "the TSG" + (name.empty() ? "" : " '" + plain_text(name, kNameLimit) + "'") +
+               " died: " + (xid != 0 ? rm::describe_xid(xid) : "the device was lost");
+        state_ = SharingState::kFaulted;
+        reason_ = Error{Code::kFailedPrecondition, text, "docs/faults.md"};
+        if ((features_ & kFeatureFaults) != 0 && !name.empty()) {
+            if (link_ == Link::kUp) fault_id_ = next_id_locked();
+            queue_locked(encode_fault(fault_id_, name, xid));
+        } else {
+            queue_locked(encode_state_report(state_, reason_));
+        }
+    }
+    reporter_.say(LogLevel::kError, text + "; what this program had in it is lost (docs/faults.md)");
+}
+
+void Session::told_of_fault(const FaultNotice& notice) {
+    // What can be seen here is reported, whoever else did: vudad puts the words together.
+    look(false);
+    if (notice.look) return;
+    {
+        const std::lock_guard lock(mutex_);
+        if (notice.name != attach_name_) return;
+        const bool news = channels_ > 0;
+        if (!news && state_ != SharingState::kFaulted) return;
+        channels_ = 0;
+        state_ = SharingState::kFaulted;
+        reason_ = Error{Code::kFailedPrecondition, notice.text, "docs/faults.md"};
+        if (!news) return;
+    }
+    reporter_.say(LogLevel::kError, notice.text + "; what this program had in it is lost (docs/faults.md)");
 }
 
 void Session::commanded_to_detach(const Error& reason) {

@@ -20,6 +20,7 @@
 #include "base/frame_io.h"
 #include "base/result.h"
 #include "base/uuid.h"
+#include "client/allow_list.h"
 #include "client/backoff.h"
 #include "client/handles.h"
 #include "client/messages.h"
@@ -38,6 +39,14 @@ class SessionHost {
     virtual void register_failed(const Error& error) = 0;
     // vudad took the registration. Called again for each next vudad.
     virtual void registered() {}
+    // Which TSGs were found dead since the last call, with the driver's number of the error. A few memory reads.
+    struct Faults {
+        bool own = false;     // the one that this process registered
+        bool shared = false;  // the one that it attached to
+        uint32_t own_xid = 0;
+        uint32_t shared_xid = 0;
+    };
+    virtual Faults look_for_faults() { return {}; }
     // The session page came with a greeting; `fd` is closed afterwards. Not used: what is wrong with it.
     virtual Status page_received(int fd, uint64_t bytes) {
         static_cast<void>(fd), static_cast<void>(bytes);
@@ -50,6 +59,7 @@ struct SessionOptions {
     std::string client_version;
     std::string driver_version;                              // empty: no NVIDIA driver
     std::string program;                                     // executable's base name
+    std::string executable = {};                             // its path; empty: not known
     Backoff::Random random = Backoff::differs_by_process();  // when to come back; a test's own in tests
 };
 
@@ -68,8 +78,10 @@ class Session {
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
 
-    void set_registration(const std::string& name, const Uuid& gpu);
+    void set_registration(const std::string& name, const Uuid& gpu, const AllowList& allow = {});
     void clear_registration();
+    // Who may attach from now on; changes nothing when there is no registration.
+    void set_allowed(const AllowList& allow);
 
     // An attach is to come: greet vudad already. Nothing waits for this, and nothing is said if it fails.
     void connect_ahead();
@@ -82,6 +94,11 @@ class Session {
     // Channels were given back.
     void detached(const Error& reason);
     void set_state(SharingState state, const Error& reason);
+
+    // A Vulkan device of this process was lost. Returns when vudad has heard of it, or soon: programs end of this.
+    void device_lost();
+    // The program is about to end, perhaps because of a fault that nobody has looked for yet.
+    void ending();
 
     SessionSnapshot snapshot() const;
 
@@ -101,6 +118,7 @@ class Session {
     struct Registration {
         std::string name;
         Uuid gpu;
+        AllowList allow;
         bool operator==(const Registration&) const = default;
     };
 
@@ -122,6 +140,7 @@ class Session {
     void queue_share_locked();
     void fail_attach_locked(const Error& error);
     bool wants_link_locked() const;
+    bool watches_locked() const;
     uint64_t next_id_locked() { return ++last_id_; }
 
     Error attach_failed(const Error& error);
@@ -146,6 +165,10 @@ class Session {
     void greeted(const HelloReply& reply);
     void answered(uint64_t id, const Error* error, const AttachReply* attach);
     void serve_export(const ExportRequest& request);
+    void look_at_once(std::unique_lock<std::mutex>& lock);
+    void look(bool device_lost);
+    void tsg_died(bool own, uint32_t xid);
+    void told_of_fault(const FaultNotice& notice);
     void commanded_to_detach(const Error& reason);
     void registration_failed(const Error& error);
 
@@ -187,6 +210,11 @@ class Session {
     uint32_t channels_ = 0;
     uint32_t veid_ = 0;             // of the newest attach
     uint32_t control_buffers_ = 0;  // likewise
+    bool device_lost_ = false;      // said by the layer, and not looked into yet
+    uint64_t looks_asked_ = 0;      // at once, by callers that wait
+    uint64_t looks_done_ = 0;       // and what they found is with vudad
+    uint64_t fault_id_ = 0;         // request on this link that is not answered; 0: none
+    bool dead_turn_ = false;        // the TSG died while channels were being moved into it
     bool owner_gone_ = false;       // whose TSG the channels are in; its name may be another's by now
     Error reason_{Code::kOk, "", ""};
 
@@ -210,6 +238,7 @@ class Session {
     uint64_t hello_id_ = 0;
     Deadline greeting_ends_{};
     Deadline up_since_{};
+    Deadline next_look_{};
 };
 
 }  // namespace vuda::client

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define VUDA_PRIVATE_ABI 3u
+#define VUDA_PRIVATE_ABI 4u
 
 // An error without ownership questions: fixed buffers, always terminated. code: google.rpc.Code, 0 = no error.
 struct vuda_private_error {
@@ -76,7 +76,15 @@ struct vuda_private_callbacks {
     // them; `ns`: how long that took. 0, or -1 with `error` filled. Only for classes that have SCG control methods.
     int (*host_methods)(void* context, const uint32_t* pairs, uint32_t count, uint64_t* ns,
                         struct vuda_private_error* error);
+    // Optional. Looks at the error notifiers of this process's channels in a shared TSG. Which TSGs were found dead
+    // since the last look, and the number of the error (Xid) of each: xids[0] the renderer's own, xids[1] the one that
+    // was attached to. Called every 50 ms while the process shares: a few memory reads.
+    uint32_t (*look_for_faults)(void* context, uint32_t xids[2]);
 };
+
+// Results of look_for_faults.
+#define VUDA_PRIVATE_OWN_TSG 1u
+#define VUDA_PRIVATE_SHARED_TSG 2u
 
 // What libvuda looks up in the preload with dlsym(RTLD_DEFAULT, ...):
 //   uint32_t vuda_preload_abi_version(void)   its presence means that the preload is in this process, so vuda.h can do
@@ -92,7 +100,8 @@ void vuda_private_get_wishes(struct vuda_private_wishes* out);
 // blocks.
 void vuda_private_start(const struct vuda_private_callbacks* callbacks, const char* driver_version);
 
-// Register the renderer's TSG under `name`. Returns at once; a refused or lost registration is retried with back-off
+// Register the renderer's TSG under `name`, for those whom vuda_set_allowed, else VUDA_ALLOW_UIDS and VUDA_ALLOW_GIDS,
+// name. Returns at once; a refused or lost registration is retried with back-off
 // when vudad comes back, and reported on stderr at most once per cause. A second call replaces name and GPU.
 void vuda_private_register(const char* name, const uint8_t gpu_uuid[16]);
 
@@ -117,6 +126,16 @@ void vuda_private_report(uint32_t state, const struct vuda_private_error* reason
 // CLOCK_MONOTONIC. Any thread, without a lock; a sample that nobody listens to costs next to nothing.
 int vuda_private_wants_samples(uint32_t kind);
 void vuda_private_sample(uint32_t kind, uint64_t id, uint64_t end_ns, uint64_t duration_ns);
+
+// For libVkLayer_vuda.so: a call of Vulkan said VK_ERROR_DEVICE_LOST. Any thread; only the first one matters. Returns
+// when vudad has heard of it, or after 100 ms: the program may be about to end.
+void vuda_private_device_lost(void);
+// The program ends. Looks for a fault that it may end of; the same wait, and none where nothing is shared.
+void vuda_private_ending(void);
+
+// For libVkLayer_vuda.so, at the beginning of each frame: this process can hold frames back. 1: compute takes turns
+// with them (mode sliced), by these terms (page::Split); 0: frames go as they come. Any thread, without a lock.
+int vuda_private_turns(uint32_t* graphics_permille, uint64_t* frame_ns);
 
 // For a program that writes its launch descriptors itself: the simulated GPU's stand-in for CUDA. Call it before each
 // launch: `mask` gets the TPCs that it must keep off (bit t of word t / 64), the result is that split's generation, 0

@@ -100,8 +100,8 @@ class SessionTest : public testing::Test {
     SessionTest()
         : log_(::open((dir_ / "log").c_str(), O_CREAT | O_RDWR | O_APPEND | O_CLOEXEC, 0600)),
           reporter_(LogLevel::kError, log_.get()),
-          session_(
-              std::make_unique<Session>(SessionOptions{socket(), "0.1.0", "580.159.04", "test"}, host_, reporter_)) {}
+          session_(std::make_unique<Session>(SessionOptions{socket(), "0.1.0", "580.159.04", "test", "/opt/test"},
+                                             host_, reporter_)) {}
 
     std::string socket() const { return dir_ / "handles.sock"; }
     FakeDaemon& daemon() {
@@ -153,8 +153,9 @@ TEST_F(SessionTest, RegistersWithItsIdentity) {
     const auto record = daemon().record();
     EXPECT_EQ(record.hellos[0].program(), "test");
     EXPECT_EQ(record.hellos[0].driver_version(), "580.159.04");
+    EXPECT_EQ(record.hellos[0].executable(), "/opt/test");
     EXPECT_EQ(record.hellos[0].features(), kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota |
-                                               kFeatureSlo | kFeatureHeartbeat);
+                                               kFeatureSlo | kFeatureHeartbeat | kFeatureFaults);
     EXPECT_EQ(record.registers[0].name(), "game");
     EXPECT_EQ(record.registers[0].gpu_uuid().size(), 16u);
     ASSERT_TRUE(wait_for_state(SharingState::kRegistered));
@@ -175,6 +176,28 @@ TEST_F(SessionTest, ANewNameReplacesTheOldOne) {
     session_->clear_registration();
     ASSERT_TRUE(daemon().wait_for([](const auto& r) { return r.unregisters.size() == 2; }));
     EXPECT_EQ(session_->snapshot().state, SharingState::kIdle);
+}
+
+TEST_F(SessionTest, TheListOfWhoMayAttachGoesWithTheNameAndToEachNextDaemon) {
+    const AllowList first{{1000}, {44}}, second{{}, {45, 46}};
+    daemon();
+    session_->set_allowed(first);  // nothing to open yet
+    session_->set_registration("game", kGpu, first);
+    ASSERT_TRUE(wait_for_state(SharingState::kRegistered));
+    session_->set_allowed(first);
+    session_->set_allowed(second);
+    ASSERT_TRUE(daemon().wait_for([](const auto& r) { return r.registers.size() == 2; }));
+    daemon().drop_sessions();
+    ASSERT_TRUE(daemon().wait_for([](const auto& r) { return r.registers.size() == 3; }));
+    const auto record = daemon().record();
+    EXPECT_THAT(record.registers[0].allow_uids(), testing::ElementsAre(1000u));
+    EXPECT_THAT(record.registers[0].allow_gids(), testing::ElementsAre(44u));
+    for (const size_t later : {1u, 2u}) {
+        EXPECT_EQ(record.registers[later].name(), "game");
+        EXPECT_EQ(record.registers[later].allow_uids_size(), 0);
+        EXPECT_THAT(record.registers[later].allow_gids(), testing::ElementsAre(45u, 46u));
+    }
+    EXPECT_EQ(record.unregisters.size(), 0u) << "the name is never free in between";
 }
 
 TEST_F(SessionTest, RefusedRegistrationIsSaidOnceAndNotRepeatedOnTheSameLink) {

@@ -65,12 +65,18 @@ void Wishes::set_reserve(uint32_t channels) {
     }
 }
 
+void Wishes::set_allowed(std::optional<AllowList> allow) {
+    const std::lock_guard lock(mutex_);
+    allow_ = std::move(allow);
+}
+
 void Wishes::clear() {
     const std::lock_guard lock(mutex_);
     ignore_environment_ = true;
     register_.reset();
     attach_.reset();
     reserve_.reset();
+    allow_.reset();
 }
 
 vuda_private_wishes Wishes::get() const {
@@ -91,6 +97,13 @@ vuda_private_wishes Wishes::get() const {
         if (out.attach_name[0] == '\0') out.share_in_process = 1;
     }
     return out;
+}
+
+Result<AllowList> Wishes::allowed() const {
+    const std::lock_guard lock(mutex_);
+    if (allow_) return *allow_;
+    if (ignore_environment_) return AllowList{};
+    return parse_allow_list(env("VUDA_ALLOW_UIDS"), env("VUDA_ALLOW_GIDS"));
 }
 
 }  // namespace vuda::client

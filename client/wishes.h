@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "client/allow_list.h"
 #include "client/session_abi.h"
 
 namespace vuda::client {
@@ -19,11 +20,15 @@ class Wishes {
     void set_attach(std::string name);
     // Also has CUDA make no more channels than that, through its environment variable, unless the user has set it.
     void set_reserve(uint32_t channels);
+    // Who else may attach to the name; nothing: whom the environment names.
+    void set_allowed(std::optional<AllowList> allow);
     // Nothing any more, whatever the environment says, until the program asks again.
     void clear();
 
     // Reads the environment each time: programs set it before their first GPU call.
     vuda_private_wishes get() const;
+    // What the program said, else VUDA_ALLOW_UIDS and VUDA_ALLOW_GIDS. INVALID_ARGUMENT: what they say is no list.
+    Result<AllowList> allowed() const;
 
  private:
     mutable std::mutex mutex_;
@@ -31,6 +36,7 @@ class Wishes {
     std::optional<std::string> register_;
     std::optional<std::string> attach_;
     std::optional<uint32_t> reserve_;
+    std::optional<AllowList> allow_;
     std::string told_cuda_;  // what set_reserve put into the environment
 };
 

@@ -19,7 +19,8 @@ class WishesTest : public testing::Test {
 
  private:
     static void clear() {
-        for (const char* name : {"VUDA_REGISTER", "VUDA_ATTACH", "VUDA_RESERVE", "VUDA_SHARE", "VUDA_REQUIRE"})
+        for (const char* name : {"VUDA_REGISTER", "VUDA_ATTACH", "VUDA_RESERVE", "VUDA_SHARE", "VUDA_REQUIRE",
+                                 "VUDA_ALLOW_UIDS", "VUDA_ALLOW_GIDS"})
             unsetenv(name);
     }
 };
@@ -62,6 +63,26 @@ TEST_F(WishesTest, TheProgramWinsOverTheEnvironment) {
 
     wishes_.set_attach("later");
     EXPECT_STREQ(wishes_.get().attach_name, "later");
+}
+
+TEST_F(WishesTest, WhoElseMayAttach) {
+    EXPECT_EQ(*wishes_.allowed(), AllowList{});
+    setenv("VUDA_ALLOW_UIDS", "1000,1001", 1);
+    setenv("VUDA_ALLOW_GIDS", "44", 1);
+    EXPECT_EQ(*wishes_.allowed(), (AllowList{{1000, 1001}, {44}}));
+    wishes_.set_allowed(AllowList{{}, {7}});
+    EXPECT_EQ(*wishes_.allowed(), (AllowList{{}, {7}})) << "not in addition to the environment's";
+    wishes_.set_allowed(AllowList{});
+    EXPECT_EQ(*wishes_.allowed(), AllowList{});
+    wishes_.set_allowed(std::nullopt);
+    EXPECT_EQ(*wishes_.allowed(), (AllowList{{1000, 1001}, {44}}));
+
+    setenv("VUDA_ALLOW_GIDS", "render", 1);
+    EXPECT_FALSE(wishes_.allowed());
+    wishes_.set_allowed(AllowList{{9}, {}});
+    EXPECT_TRUE(wishes_.allowed());
+    wishes_.clear();
+    EXPECT_EQ(*wishes_.allowed(), AllowList{});
 }
 
 TEST_F(WishesTest, ReserveAloneSharesInTheProcess) {

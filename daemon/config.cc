@@ -194,7 +194,9 @@ class Reader {
 };
 
 bool valid_preset(std::string_view name) { return valid_name(name); }
-bool valid_default_mode(std::string_view mode) { return mode == "auto" || mode == "intra-sm" || mode == "inter-sm"; }
+bool valid_default_mode(std::string_view mode) {
+    return mode == "auto" || mode == "intra-sm" || mode == "inter-sm" || mode == "sliced";
+}
 bool valid_default_quota(std::string_view quota) { return parse_quota(quota).has_value(); }
 
 }  // namespace
@@ -210,8 +212,8 @@ bool Config::operator==(const Config& other) const {
                         c.connections.total, c.connections.per_uid, c.requests_per_s, c.message_bytes, s.heartbeat,
                         s.release, s.sessions_per_uid, s.names_per_uid, s.handles_per_uid, s.attach_default,
                         s.attach_max, s.export_limit, s.turn_limit, s.attach.uids, s.attach.gids, s.partition.mode,
-                        s.partition.quota.kind, s.partition.quota.tpcs, c.metrics_textfile, c.metrics_interval, c.sim,
-                        c.sim_preset);
+                        s.partition.quota.kind, s.partition.quota.amount, s.faults.first, s.faults.factor, s.faults.max,
+                        s.faults.forget, c.metrics_textfile, c.metrics_interval, c.sim, c.sim_preset);
     };
     return tie(*this) == tie(other);
 }
@@ -228,7 +230,8 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
     Config config;
     Settings& settings = config.settings;
     Reader reader(parsed, file);
-    reader.only_tables({"socket", "log", "access", "limits", "attach", "liveness", "partition", "metrics", "sim"});
+    reader.only_tables(
+        {"socket", "log", "access", "limits", "attach", "liveness", "faults", "partition", "metrics", "sim"});
 
     reader.table("socket", {"control", "handles", "control_mode", "handles_mode"});
     reader.text("control", config.control_socket);
@@ -266,12 +269,23 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
     reader.time("heartbeat_ms", settings.heartbeat, 0, 3'600'000);
     reader.time("release_ms", settings.release, 0, 86'400'000);
 
+    reader.table("faults", {"backoff_ms", "backoff_factor", "backoff_max_ms", "forget_ms"});
+    reader.time("backoff_ms", settings.faults.first, 0, 86'400'000);
+    reader.count("backoff_factor", settings.faults.factor, 1, 100);
+    reader.time("backoff_max_ms", settings.faults.max, 0, 604'800'000);
+    reader.time("forget_ms", settings.faults.forget, 1000, 2'592'000'000);
+
     std::string mode = "auto";
     std::string quota = "none";
     reader.table("partition", {"mode", "quota"});
-    reader.choice("mode", mode, valid_default_mode, "auto, intra-sm, inter-sm");
-    reader.choice_or_number("quota", quota, valid_default_quota, "auto, none, a number of TPCs from 1 to 256");
-    if (mode != "auto") settings.partition.mode = mode == "inter-sm" ? v1::MODE_INTER_SM : v1::MODE_INTRA_SM;
+    reader.choice("mode", mode, valid_default_mode, "auto, intra-sm, inter-sm, sliced");
+    reader.choice_or_number("quota", quota, valid_default_quota,
+                            "auto, none, a number of TPCs from 1 to 256, 1% to 99%");
+    if (mode != "auto") {
+        settings.partition.mode = mode == "inter-sm" ? v1::MODE_INTER_SM
+                                  : mode == "sliced" ? v1::MODE_SLICED
+                                                     : v1::MODE_INTRA_SM;
+    }
     settings.partition.quota = parse_quota(quota).value_or(Quota{});
 
     reader.table("metrics", {"textfile", "interval_ms"});
@@ -288,6 +302,12 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
         return Error{Code::kInvalidArgument,
                      file + ": liveness.release_ms: must be 0 or at least twice liveness.heartbeat_ms (" +
                          std::to_string(2 * settings.heartbeat.count()) + ")",
+                     ""};
+    }
+    if (settings.faults.max < settings.faults.first) {
+        return Error{Code::kInvalidArgument,
+                     file + ": faults.backoff_max_ms: must be at least faults.backoff_ms (" +
+                         std::to_string(settings.faults.first.count()) + ")",
                      ""};
     }
     return config;

@@ -98,9 +98,12 @@ preset = "rtx4090"
     EXPECT_EQ(config->settings.heartbeat, Milliseconds(500));
     EXPECT_EQ(config->settings.release, Milliseconds(1000));
     EXPECT_EQ(config->settings.partition.mode, v1::MODE_INTER_SM);
-    EXPECT_EQ(config->settings.partition.quota.tpcs, 24u);
+    EXPECT_EQ(config->settings.partition.quota.amount, 24u);
     EXPECT_TRUE(config->sim);
     EXPECT_EQ(config->sim_preset, "rtx4090");
+    const Result<Config> turns = parse_config("[partition]\nmode = \"sliced\"\nquota = \"40%\"\n", "x");
+    EXPECT_EQ(turns->settings.partition.mode, v1::MODE_SLICED);
+    EXPECT_EQ(turns->settings.partition.quota, (Quota{Quota::Kind::kPercent, 40}));
     EXPECT_EQ(parse_config("[partition]\nquota = \"auto\"\nmode = \"auto\"\n", "x")->settings.partition.quota.kind,
               Quota::Kind::kAutomatic);
 }
@@ -108,11 +111,11 @@ preset = "rtx4090"
 TEST(Config, ErrorsNameFileLineAndKey) {
     EXPECT_EQ(error_of("[log]\n\nlevle = \"info\"\n"), "vudad.toml:3: log.levle: unknown key; known here: level");
     EXPECT_EQ(error_of("[logs]\n"),
-              "vudad.toml:1: logs: unknown; known here: socket, log, access, limits, attach, liveness, partition, "
-              "metrics, sim");
+              "vudad.toml:1: logs: unknown; known here: socket, log, access, limits, attach, liveness, faults, "
+              "partition, metrics, sim");
     EXPECT_EQ(error_of("x = 1\n"),
-              "vudad.toml:1: x: unknown; known here: socket, log, access, limits, attach, liveness, partition, "
-              "metrics, sim");
+              "vudad.toml:1: x: unknown; known here: socket, log, access, limits, attach, liveness, faults, "
+              "partition, metrics, sim");
     EXPECT_EQ(error_of("log = 3\n"), "vudad.toml:1: log: must be a table, [log]");
     EXPECT_EQ(error_of("[log]\nlevel = 3\n"), "vudad.toml:2: log.level: must be a string");
     EXPECT_EQ(error_of("[log]\nlevel = \"loud\"\n"),
@@ -131,14 +134,15 @@ TEST(Config, ErrorsNameFileLineAndKey) {
               "vudad.toml:4: access.attach_uids: must be a whole number");
     EXPECT_EQ(error_of("[access]\nattach_gids = [4294967295]\n"),
               "vudad.toml:2: access.attach_gids: 4294967295 is outside 0 to 4294967294");
-    EXPECT_EQ(error_of("[partition]\nmode = \"sliced\"\n"),
-              "vudad.toml:2: partition.mode: 'sliced' is not one of auto, intra-sm, inter-sm");
+    EXPECT_EQ(error_of("[partition]\nmode = \"both\"\n"),
+              "vudad.toml:2: partition.mode: 'both' is not one of auto, intra-sm, inter-sm, sliced");
     EXPECT_EQ(error_of("[partition]\nquota = 0\n"),
-              "vudad.toml:2: partition.quota: 0 is not one of auto, none, a number of TPCs from 1 to 256");
+              "vudad.toml:2: partition.quota: 0 is not one of auto, none, a number of TPCs from 1 to 256, 1% to 99%");
     EXPECT_EQ(error_of("[partition]\nquota = nan\n"),
-              "vudad.toml:2: partition.quota: is not one of auto, none, a number of TPCs from 1 to 256");
-    EXPECT_EQ(error_of("[partition]\nquota = \"half\"\n"),
-              "vudad.toml:2: partition.quota: 'half' is not one of auto, none, a number of TPCs from 1 to 256");
+              "vudad.toml:2: partition.quota: is not one of auto, none, a number of TPCs from 1 to 256, 1% to 99%");
+    EXPECT_EQ(
+        error_of("[partition]\nquota = \"half\"\n"),
+        "vudad.toml:2: partition.quota: 'half' is not one of auto, none, a number of TPCs from 1 to 256, 1% to 99%");
     EXPECT_EQ(error_of("[sim]\nenabled = 1\n"), "vudad.toml:2: sim.enabled: must be true or false");
 }
 

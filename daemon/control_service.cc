@@ -455,4 +455,12 @@ grpc::ServerUnaryReactor* ControlService::SetSlo(grpc::CallbackServerContext* ca
     });
 }
 
+grpc::ServerUnaryReactor* ControlService::Unquarantine(grpc::CallbackServerContext* call,
+                                                       const v1::UnquarantineRequest* request,
+                                                       v1::UnquarantineReply* reply) {
+    return on_loop(call, [this, request, reply](const Peer& peer) {
+        return keep(context_.registry.unquarantine(*request, peer), *reply);
+    });
+}
+
 }  // namespace vuda::daemon

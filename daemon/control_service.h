@@ -62,6 +62,8 @@ class ControlService final : public v1::Vuda::CallbackService {
     grpc::ServerUnaryReactor* SetQuota(grpc::CallbackServerContext*, const v1::SetQuotaRequest*,
                                        v1::SetQuotaReply*) override;
     grpc::ServerUnaryReactor* SetSlo(grpc::CallbackServerContext*, const v1::SetSloRequest*, v1::SetSloReply*) override;
+    grpc::ServerUnaryReactor* Unquarantine(grpc::CallbackServerContext*, const v1::UnquarantineRequest*,
+                                           v1::UnquarantineReply*) override;
 
  private:
     class SessionStream;

@@ -77,8 +77,10 @@ void Watchdog::start() {
 }
 
 void Watchdog::tick() {
-    if (!alive_ || alive_()) notify_.watchdog();
-    timer_.expires_after(*interval_);
+    const bool alive = !alive_ || alive_();
+    if (alive) notify_.watchdog();
+    // What stands still for a moment only must not cost a whole interval: the manager waits for two.
+    timer_.expires_after(alive ? *interval_ : *interval_ / 10);
     timer_.async_wait([this](const boost::system::error_code& error) {
         if (!error) tick();
     });

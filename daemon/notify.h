@@ -33,8 +33,8 @@ class Notify {
 
 // Pings from the loop that serves, at half the interval that the manager set: a loop that hangs sends none.
 //
-// `alive` is asked before each ping; while it says no, none is sent. For work beside the loop that must not stand still
-// unnoticed. Not given: the loop alone counts.
+// `alive` is asked before each ping; while it says no, none is sent, and it is asked ten times as often. For work
+// beside the loop that must not stand still unnoticed. Not given: the loop alone counts.
 class Watchdog {
  public:
     using Alive = std::function<bool()>;

@@ -87,6 +87,22 @@ TEST_P(NotifyTest, NoPingWhileWhatItWatchesStandsStill) {
     loop.run();
 }
 
+TEST_P(NotifyTest, WatchdogMakesUpForAMomentOfStandstill) {
+    ::setenv("WATCHDOG_USEC", "20000000", 1);
+    ::setenv("WATCHDOG_PID", std::to_string(::getpid()).c_str(), 1);
+    boost::asio::io_context loop(1);
+    int asked = 0;
+    Watchdog watchdog(loop, notify_, [&] { return ++asked > 1; });
+    const auto begin = std::chrono::steady_clock::now();
+    watchdog.start();
+    EXPECT_EQ(manager_.next(0ms), std::nullopt);
+    loop.run_one();  // after a tenth of the 10 s from ping to ping
+    EXPECT_EQ(manager_.next(), "WATCHDOG=1");
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 8s);
+    watchdog.stop();
+    loop.run();
+}
+
 TEST_P(NotifyTest, NoWatchdogUnlessAsked) {
     boost::asio::io_context loop(1);
     Watchdog watchdog(loop, notify_);

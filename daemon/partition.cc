@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 
 #include "daemon/access.h"
 
@@ -21,6 +22,38 @@ Status need_backend(const SplitFacts& facts) {
                  "see SPLIT BY in vudactl status"};
 }
 
+Status need_pacing(const SplitFacts& facts) {
+    if (facts.paced) return {};
+    return Error{Code::kFailedPrecondition,
+                 "the renderer's frames do not come through VUDA's Vulkan layer, so that they cannot be held back",
+                 "start it with vudactl run, or with VUDA_ENABLE_LAYER=1"};
+}
+
+// The renderer takes turns with compute.
+void decide_turns(Split& split, const SplitFacts& facts) {
+    const auto all = static_cast<uint32_t>(facts.topology.tpcs_size());
+    split.applied_tpcs = all;
+    split.frame_ns = facts.frame_ns;
+    switch (split.quota.kind) {
+        case Quota::Kind::kNone: break;
+        case Quota::Kind::kAutomatic: split.compute_percent = facts.tuned.value_or(0); break;
+        case Quota::Kind::kPercent: split.compute_percent = split.quota.amount; break;
+        case Quota::Kind::kTpcs:
+            if (all == 0) {
+                split.note = "waits for the layout of the GPU";
+            } else {
+                split.compute_percent = (split.quota.amount * 100 + all / 2) / all;
+            }
+            break;
+    }
+    split.compute_percent = std::min(split.compute_percent, kMaxPercent);
+    if (!facts.paced) {
+        split.note = "the renderer's frames cannot be held back now";
+    } else if (split.compute_percent == 0 && split.frame_ns == 0 && split.note.empty()) {
+        split.note = "neither a quota nor a frame target: turns are as the GPU gives them";
+    }
+}
+
 Status need_topology(const SplitFacts& facts) {
     if (facts.topology.tpcs_size() > 0) return {};
     return Error{Code::kFailedPrecondition,
@@ -34,11 +67,20 @@ Status need_topology(const SplitFacts& facts) {
 std::optional<Quota> parse_quota(std::string_view text) {
     if (text == "none") return Quota{};
     if (text == "auto") return Quota{Quota::Kind::kAutomatic, 0};
-    uint32_t tpcs = 0;
+    const bool percent = text.ends_with('%');
+    if (percent) text.remove_suffix(1);
+    uint32_t amount = 0;
     const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, tpcs);
-    if (error != std::errc() || stop != end || tpcs < 1 || tpcs > partition::kMaxTpcs) return std::nullopt;
-    return Quota{Quota::Kind::kTpcs, tpcs};
+    const auto [stop, error] = std::from_chars(text.data(), end, amount);
+    if (error != std::errc() || stop != end || amount < 1 || amount > (percent ? kMaxPercent : partition::kMaxTpcs))
+        return std::nullopt;
+    return Quota{percent ? Quota::Kind::kPercent : Quota::Kind::kTpcs, amount};
+}
+
+std::vector<uint32_t> sliced_levels() {
+    std::vector<uint32_t> levels;
+    for (uint32_t percent = 5; percent <= 95; percent += 5) levels.push_back(percent);
+    return levels;
 }
 
 bool may_split(const Peer& caller, const Peer& owner, const PartitionSettings& settings) {
@@ -60,8 +102,14 @@ Split decide(const SplitWish& wish, const SplitFacts& facts, const PartitionSett
     split.mode = chosen                                                      ? *chosen
                  : (layout.graphics_limited() || automatic) && facts.backend ? v1::MODE_INTER_SM
                                                                              : v1::MODE_INTRA_SM;
+    if (split.mode == v1::MODE_SLICED) {
+        if (const auto inter = levels_of(layout, v1::MODE_INTER_SM)) split.inter_sm_levels = inter->counts();
+        decide_turns(split, facts);
+        return split;
+    }
     if (layout.empty()) {
-        if (chosen == v1::MODE_INTER_SM || split.quota.kind == Quota::Kind::kTpcs)
+        if (chosen == v1::MODE_INTER_SM || split.quota.kind == Quota::Kind::kTpcs ||
+            split.quota.kind == Quota::Kind::kPercent)
             split.note = "waits for the layout of the GPU";
         split.mode = v1::MODE_INTRA_SM;
         return split;
@@ -75,7 +123,9 @@ Split decide(const SplitWish& wish, const SplitFacts& facts, const PartitionSett
     if (!levels) return split;
     split.levels = levels->counts();
     std::optional<uint32_t> quota;
-    if (split.quota.kind == Quota::Kind::kTpcs) quota = std::min(split.quota.tpcs, levels->total_tpcs());
+    if (split.quota.kind == Quota::Kind::kTpcs) quota = std::min(split.quota.amount, levels->total_tpcs());
+    if (split.quota.kind == Quota::Kind::kPercent)
+        quota = std::max(split.quota.amount * levels->total_tpcs() / 100, 1u);
     if (automatic && facts.tuned) quota = std::clamp(*facts.tuned, 1u, levels->total_tpcs());
     Result<partition::Choice> choice = levels->choose(quota);
     if (!choice) return split;
@@ -90,11 +140,11 @@ Split decide(const SplitWish& wish, const SplitFacts& facts, const PartitionSett
 Status check_mode(v1::Mode mode, const SplitFacts& facts) {
     switch (mode) {
         case v1::MODE_INTRA_SM: return {};
-        case v1::MODE_SLICED:
-            return Error{Code::kUnimplemented, "mode sliced is not offered: this vudad cannot steer time slices",
-                         "intra-sm or inter-sm"};
+        case v1::MODE_SLICED: return need_pacing(facts);
         case v1::MODE_INTER_SM: break;
-        default: return Error{Code::kInvalidArgument, "unknown mode " + std::to_string(mode), "intra-sm or inter-sm"};
+        default:
+            return Error{Code::kInvalidArgument, "unknown mode " + std::to_string(mode),
+                         "intra-sm, inter-sm or sliced"};
     }
     if (Status ok = need_topology(facts); !ok) return ok;
     if (const auto levels = partition::Levels::make(layout_of(facts.topology), partition::Mode::kInterSm); !levels)
@@ -103,16 +153,24 @@ Status check_mode(v1::Mode mode, const SplitFacts& facts) {
 }
 
 Status check_quota(const Quota& quota, const SplitFacts& facts, v1::Mode mode) {
-    if (quota.kind != Quota::Kind::kTpcs) return {};
-    if (quota.tpcs < 1 || quota.tpcs > partition::kMaxTpcs) {
-        return Error{Code::kInvalidArgument, "a quota of " + std::to_string(quota.tpcs) + " TPCs is not possible",
+    const bool percent = quota.kind == Quota::Kind::kPercent;
+    if (quota.kind != Quota::Kind::kTpcs && !percent) return {};
+    if (percent && (quota.amount < 1 || quota.amount > kMaxPercent)) {
+        return Error{Code::kInvalidArgument, "a quota of " + std::to_string(quota.amount) + " % is not possible",
+                     "use 1% to 99%, a number of TPCs, auto or none"};
+    }
+    if (!percent && (quota.amount < 1 || quota.amount > partition::kMaxTpcs)) {
+        return Error{Code::kInvalidArgument, "a quota of " + std::to_string(quota.amount) + " TPCs is not possible",
                      "use 1 to the number of the GPU's TPCs, auto or none"};
     }
+    if (mode == v1::MODE_SLICED && percent) return need_pacing(facts);
     if (Status ok = need_topology(facts); !ok) return ok;
-    const auto levels = partition::Levels::make(layout_of(facts.topology), static_cast<partition::Mode>(mode));
+    const auto levels = partition::Levels::make(
+        layout_of(facts.topology), static_cast<partition::Mode>(mode == v1::MODE_SLICED ? v1::MODE_INTRA_SM : mode));
     if (!levels) return levels.error();
-    if (const auto choice = levels->choose(quota.tpcs); !choice) return choice.error();
-    return need_backend(facts);
+    const uint32_t tpcs = percent ? std::max(quota.amount * levels->total_tpcs() / 100, 1u) : quota.amount;
+    if (const auto choice = levels->choose(tpcs); !choice) return choice.error();
+    return mode == v1::MODE_SLICED ? need_pacing(facts) : need_backend(facts);
 }
 
 Status check_topology(const v1::Topology& topology) {
@@ -144,13 +202,24 @@ std::string quota_text(const Quota& quota) {
     switch (quota.kind) {
         case Quota::Kind::kNone: return "none";
         case Quota::Kind::kAutomatic: return "auto";
-        case Quota::Kind::kTpcs: return std::to_string(quota.tpcs);
+        case Quota::Kind::kTpcs: return std::to_string(quota.amount);
+        case Quota::Kind::kPercent: return std::to_string(quota.amount) + "%";
     }
     return "none";
 }
 
 std::string describe(const Split& split, const v1::Topology& topology) {
     std::string text = std::string(mode_text(split.mode)) + ", quota " + quota_text(split.quota);
+    if (split.mode == v1::MODE_SLICED) {
+        if (split.compute_percent > 0)
+            text += ", " + std::to_string(split.compute_percent) + " % of the time for compute";
+        if (split.frame_ns > 0) {
+            char frames[48];
+            std::snprintf(frames, sizeof frames, ", a frame each %.2f ms", static_cast<double>(split.frame_ns) / 1e6);
+            text += frames;
+        }
+        return text;
+    }
     if (split.applied_tpcs > 0) {
         text += ", compute on " + std::to_string(split.applied_tpcs) + " of " + std::to_string(topology.tpcs_size()) +
                 " TPCs";
@@ -164,6 +233,11 @@ page::Split to_page(const Split& split, uint64_t generation, Portion portion) {
     out.mode = static_cast<page::SplitMode>(split.mode);
     out.applied_tpcs = split.applied_tpcs;
     std::copy(split.disable.begin(), split.disable.end(), out.disable);
+    if (split.mode == v1::MODE_SLICED) {
+        out.graphics_permille = split.compute_percent == 0 ? 0 : 1000 - 10 * split.compute_percent;
+        out.frame_ns = split.frame_ns;
+        return out;
+    }
     const auto all = static_cast<uint32_t>(split.order.size());
     if (portion.count == 0 || portion.count >= all) return out;
     out.applied_tpcs = portion.count;

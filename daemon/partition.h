@@ -25,14 +25,17 @@ struct Quota {
         kNone,       // no limit beyond what the mode implies
         kAutomatic,  // the tuner decides; as kNone until it has
         kTpcs,
+        kPercent,  // of the TPCs, or of the time where compute takes turns
     };
     Kind kind = Kind::kNone;
-    uint32_t tpcs = 0;  // 1..partition::kMaxTpcs with kTpcs, else 0
+    uint32_t amount = 0;  // 1..partition::kMaxTpcs with kTpcs, 1..99 with kPercent, else 0
 
     bool operator==(const Quota&) const = default;
 };
 
-// "auto", "none" or a number from 1 to partition::kMaxTpcs.
+inline constexpr uint32_t kMaxPercent = 99;
+
+// "auto", "none", a number from 1 to partition::kMaxTpcs, or "1%" to "99%".
 std::optional<Quota> parse_quota(std::string_view text);
 
 // [partition] of vudad.toml.
@@ -58,8 +61,13 @@ struct SplitFacts {
     bool backend = false;   // a program here can put a quota into force
     // Why none can: the first program that said so. Empty when no program has spoken.
     std::string no_backend;
-    std::optional<uint32_t> tuned;  // TPCs that the tuner chose
+    std::optional<uint32_t> tuned;  // TPCs that the tuner chose; percent of the time in mode sliced
+    bool paced = false;             // the renderer's frames can be held back
+    uint64_t frame_ns = 0;          // its target; 0: none
 };
+
+// What the tuner may choose from in mode sliced: percent of the GPU's time for compute.
+std::vector<uint32_t> sliced_levels();
 
 // What the programs are told.
 struct Split {
@@ -70,10 +78,13 @@ struct Split {
     std::vector<uint32_t> order;            // TPCs that compute may use, as growing levels take them
     std::vector<uint32_t> levels;           // of `mode`, ascending
     std::vector<uint32_t> inter_sm_levels;  // of mode inter-sm, whatever the mode is; empty: it has none
+    uint32_t compute_percent = 0;           // mode sliced: of the GPU's time; 0: no share was asked for
+    uint64_t frame_ns = 0;                  // mode sliced: frames come no oftener than this wants
     std::string note;
 
     bool same_effect(const Split& other) const {
-        return mode == other.mode && applied_tpcs == other.applied_tpcs && disable == other.disable;
+        return mode == other.mode && applied_tpcs == other.applied_tpcs && disable == other.disable &&
+               compute_percent == other.compute_percent && frame_ns == other.frame_ns;
     }
 };
 

@@ -84,12 +84,64 @@ TEST(PartitionQuota, IsRoundedToALevel) {
     EXPECT_EQ(unheard.note, "no program can keep to it now");
 }
 
+TEST(PartitionDecide, TurnsAreInTimeNotInTpcs) {
+    SplitFacts facts = facts_of(partition::testing::h200());
+    facts.paced = true;
+    const auto decided = [&](const Quota& quota) { return decide(wish_of(v1::MODE_SLICED, quota), facts, {}); };
+    Split split = decided({Quota::Kind::kPercent, 40});
+    EXPECT_EQ(split.mode, v1::MODE_SLICED);
+    EXPECT_EQ(split.compute_percent, 40u);
+    EXPECT_EQ(split.applied_tpcs, 66u);
+    EXPECT_EQ(partition::count(split.disable), 0u) << "in its turn it has all of them";
+    EXPECT_EQ(describe(split, facts.topology), "sliced, quota 40%, 40 % of the time for compute");
+    EXPECT_EQ(to_page(split, 3).graphics_permille, 600u);
+    EXPECT_EQ(to_page(split, 3).frame_ns, 0u);
+    EXPECT_EQ(decided({Quota::Kind::kTpcs, 33}).compute_percent, 50u) << "of 66 TPCs";
+    EXPECT_EQ(decided({Quota::Kind::kTpcs, 66}).compute_percent, kMaxPercent);
+    facts.tuned = 35;
+    EXPECT_EQ(decided({Quota::Kind::kAutomatic, 0}).compute_percent, 35u);
+
+    split = decided({});
+    EXPECT_EQ(split.compute_percent, 0u);
+    EXPECT_THAT(split.note, HasSubstr("neither a quota nor a frame target"));
+    facts.frame_ns = 16'670'000;
+    const Split timed = decided({});
+    EXPECT_EQ(timed.note, "");
+    EXPECT_EQ(to_page(timed, 3).frame_ns, 16'670'000u);
+    EXPECT_EQ(to_page(timed, 3).graphics_permille, 0u);
+    EXPECT_FALSE(timed.same_effect(split));
+    EXPECT_EQ(describe(timed, facts.topology), "sliced, quota none, a frame each 16.67 ms");
+
+    facts.topology.Clear();
+    EXPECT_EQ(decided({Quota::Kind::kPercent, 40}).compute_percent, 40u);
+    EXPECT_THAT(decided({Quota::Kind::kTpcs, 33}).note, HasSubstr("waits for the layout"));
+    facts.paced = false;
+    EXPECT_THAT(decided({Quota::Kind::kPercent, 40}).note, HasSubstr("cannot be held back"));
+}
+
+TEST(PartitionDecide, PercentOfTheTpcs) {
+    const SplitFacts facts = facts_of(partition::testing::h200());
+    EXPECT_EQ(decide(wish_of(v1::MODE_INTRA_SM, Quota{Quota::Kind::kPercent, 50}), facts, {}).applied_tpcs,
+              decide(wish_of(v1::MODE_INTRA_SM, Quota{Quota::Kind::kTpcs, 33}), facts, {}).applied_tpcs);
+    EXPECT_TRUE(check_quota({Quota::Kind::kPercent, 50}, facts, v1::MODE_INTER_SM).ok());
+    EXPECT_EQ(check_quota({Quota::Kind::kPercent, 50}, {}, v1::MODE_INTER_SM).error().code, Code::kFailedPrecondition);
+    for (const uint32_t percent : {0u, 100u, 4'000'000'000u}) {
+        EXPECT_EQ(check_quota({Quota::Kind::kPercent, percent}, facts, v1::MODE_INTRA_SM).error().code,
+                  Code::kInvalidArgument);
+    }
+    EXPECT_EQ(check_quota({Quota::Kind::kPercent, 50}, facts, v1::MODE_SLICED).error().code, Code::kFailedPrecondition)
+        << "no frame comes by";
+}
+
 TEST(PartitionCheck, Modes) {
     const SplitFacts facts = facts_of(partition::testing::h200());
     EXPECT_TRUE(check_mode(v1::MODE_INTER_SM, facts).ok());
     EXPECT_TRUE(check_mode(v1::MODE_INTRA_SM, facts).ok());
     EXPECT_TRUE(check_mode(v1::MODE_INTRA_SM, {}).ok());
-    EXPECT_EQ(check_mode(v1::MODE_SLICED, facts).error().code, Code::kUnimplemented);
+    EXPECT_EQ(check_mode(v1::MODE_SLICED, facts).error().code, Code::kFailedPrecondition);
+    SplitFacts paced;
+    paced.paced = true;
+    EXPECT_TRUE(check_mode(v1::MODE_SLICED, paced).ok()) << "it needs the renderer, not the GPU's layout";
     EXPECT_EQ(check_mode(v1::MODE_UNSPECIFIED, facts).error().code, Code::kInvalidArgument);
     EXPECT_EQ(check_mode(static_cast<v1::Mode>(99), facts).error().code, Code::kInvalidArgument);
     EXPECT_EQ(check_mode(static_cast<v1::Mode>(-1), facts).error().code, Code::kInvalidArgument);
@@ -159,9 +211,11 @@ TEST(PartitionAccess, OwnerRootAndAdministrators) {
 }
 
 TEST(PartitionText, ParseAndDescribe) {
+    EXPECT_EQ(parse_quota("40%"), (Quota{Quota::Kind::kPercent, 40}));
+    for (const char* bad : {"0%", "100%", "%", "4 %", "4%%", "-1%", "1e1%"}) EXPECT_FALSE(parse_quota(bad)) << bad;
     EXPECT_EQ(parse_quota("none"), Quota{});
     EXPECT_EQ(parse_quota("auto")->kind, Quota::Kind::kAutomatic);
-    EXPECT_EQ(parse_quota("256")->tpcs, 256u);
+    EXPECT_EQ(parse_quota("256")->amount, 256u);
     for (const char* bad : {"", "0", "-1", "257", "nan", "1e1", "1.5", " 1", "0x8", "None"})
         EXPECT_FALSE(parse_quota(bad)) << bad;
     const SplitFacts facts = facts_of(partition::testing::h200());

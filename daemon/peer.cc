@@ -1,10 +1,12 @@
 #include "daemon/peer.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -31,6 +33,23 @@ Result<std::string> read_proc(pid_t pid, const char* file, size_t limit) {
     if (got < 0) return errno_error(errno, "read " + path);
     out.resize(static_cast<size_t>(got));
     return out;
+}
+
+// The path that was executed; empty when the kernel does not say. A file that was replaced meanwhile is the same
+// program.
+std::string executable(pid_t pid) {
+    std::string out(4096, '\0');
+    const ssize_t size = ::readlink(("/proc/" + std::to_string(pid) + "/exe").c_str(), out.data(), out.size());
+    out.resize(size > 0 ? static_cast<size_t>(size) : 0);
+    constexpr std::string_view kDeleted = " (deleted)";
+    if (out.ends_with(kDeleted)) out.resize(out.size() - kDeleted.size());
+    return out;
+}
+
+// The pid that was read about was the peer's all the time.
+bool alive(int pidfd) {
+    pollfd entry{pidfd, POLLIN, 0};
+    return ::poll(&entry, 1, 0) == 0;
 }
 
 // Field 22 of /proc/PID/stat. Field 2, the program's name, may hold spaces and parentheses: count from the last ')'.
@@ -108,6 +127,8 @@ Result<Peer> read_peer(int socket) {
     Result<std::string> comm = read_proc(credentials.pid, "comm", kProgramLimit);
     if (comm && !comm->empty() && comm->back() == '\n') comm->pop_back();
     peer.program = comm ? clean_text(*comm, kProgramLimit) : "?";
+    peer.exe = executable(credentials.pid);
+    if (!alive(pidfd->get())) peer.exe.clear();
     peer.pidfd = std::make_shared<const UniqueFd>(*std::move(pidfd));
     return peer;
 }

@@ -30,6 +30,9 @@ struct Peer {
     gid_t gid = 0;
     std::vector<gid_t> groups;  // supplementary
     std::string program;        // /proc/PID/comm: set by the process itself, so for display only
+    // /proc/PID/exe when the peer connected; empty where the kernel shows it to its own user only (vudad has a user of
+    // its own and no capability).
+    std::string exe;
     // Readable once the process has ended, zombies included. Shared, since a Peer is copied around; null only in tests.
     std::shared_ptr<const UniqueFd> pidfd;
 

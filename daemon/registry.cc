@@ -11,6 +11,7 @@ namespace vuda::daemon {
 namespace {
 
 constexpr int kAllowListLimit = 64;
+constexpr size_t kPathOfProgram = 1024;
 
 Result<Uuid> gpu_of(const std::string& bytes) {
     Uuid uuid;
@@ -53,12 +54,15 @@ Registry::Registry(Identity identity, Settings settings, Clock clock, TokenSourc
       settings_(std::move(settings)),
       clock_(std::move(clock)),
       tokens_(std::move(tokens)),
-      hooks_(std::move(hooks)) {}
+      hooks_(std::move(hooks)) {
+    faults_.set_limit(settings_.names_per_uid);
+}
 
 Registry::~Registry() = default;
 
 void Registry::set_settings(const Settings& settings) {
     settings_ = settings;
+    faults_.set_limit(settings_.names_per_uid);
     // The pace may be another.
     if (!tsgs_.empty()) next_beat_ = clock_();
     update_deadline();
@@ -96,6 +100,24 @@ void Registry::emit(const char* kind, std::string_view name, const Session& sess
     hooks_.event(event);
 }
 
+void Registry::emit_access(const char* kind, const Tsg& tsg, const Session& owner) {
+    if (!hooks_.event) return;
+    v1::Event event = event_of(kind, tsg.name, owner.peer, owner.id, clock_());
+    event.mutable_peer()->set_program(owner.program);
+    const std::string uids = ids_text(tsg.allow.uids), gids = ids_text(tsg.allow.gids);
+    std::string text;
+    if (!uids.empty()) text = "uids " + uids;
+    if (!gids.empty()) text += (text.empty() ? "gids " : ", gids ") + gids;
+    if (!tsg.allow.empty()) {
+        event.mutable_reason()->set_text("open to " + text);
+        if (!uids.empty()) (*event.mutable_fields())["VUDA_ALLOW_UIDS"] = uids;
+        if (!gids.empty()) (*event.mutable_fields())["VUDA_ALLOW_GIDS"] = gids;
+    } else if (std::string_view(kind) == "access") {
+        event.mutable_reason()->set_text("open to its owner's user only");
+    }
+    hooks_.event(event);
+}
+
 void Registry::emit_refused(const char* kind, std::string_view name, const Peer& peer, SessionId session,
                             const Error& reason) {
     if (!hooks_.event) return;
@@ -128,6 +150,9 @@ Result<SessionId> Registry::open_session(const Peer& peer, Transport transport, 
     auto session = std::make_unique<Session>();
     session->id = ++last_session_;
     session->peer = peer;
+    // The kernel's word where it gives it; else the program's, which can only be about itself.
+    if (session->peer.exe.empty() && hello.executable().starts_with('/'))
+        session->peer.exe = clean_text(hello.executable(), kPathOfProgram);
     session->transport = transport;
     session->sink = &sink;
     session->program = hello.program().empty() ? peer.program : clean_text(hello.program(), kProgramLimit);
@@ -135,6 +160,7 @@ Result<SessionId> Registry::open_session(const Peer& peer, Transport transport, 
     session->driver_version = clean_text(hello.driver_version(), kProgramLimit);
     session->features = identity_.features & hello.features();
     session->page = std::move(page);
+    if (session->page) next_look_ = TimePoint::min();
     if (!session->page) session->features &= ~static_cast<uint64_t>(v1::FEATURE_SHARED_PAGE);
     session->since = session->heard = clock_();
 
@@ -208,6 +234,7 @@ void Registry::remove_tsg(const std::string& name, const Error& reason) {
     const std::unique_ptr<Tsg> tsg = std::move(found->second);
     tsgs_.erase(found);
     VUDA_FAULT_POINT(daemon_name_removed);
+    name_ends(*tsg);
     close_split(*tsg);
     if (tsg->turn) fail_turn(*tsg, reason);
     for (const Waiter& waiter : tsg->queue) fail_waiter(waiter, *tsg, reason);
@@ -251,6 +278,7 @@ void Registry::receive(SessionId id, const v1::ClientMessage& message) {
             break;
         case v1::ClientMessage::kSetMode: on_set_mode(*session, message.id(), message.set_mode()); break;
         case v1::ClientMessage::kSetQuota: on_set_quota(*session, message.id(), message.set_quota()); break;
+        case v1::ClientMessage::kFault: on_fault(*session, message.id(), message.fault()); break;
         case v1::ClientMessage::kSetTargets: on_set_targets(*session, message.id(), message.set_targets()); break;
         case v1::ClientMessage::kHello:
             reply_error(*session, message.id(),
@@ -302,16 +330,29 @@ void Registry::on_register(Session& session, uint64_t id, const v1::RegisterRequ
                            "choose another name or end that program"});
         }
         if (tsg.gpu == *gpu) {
-            tsg.allow = allow;
-            tsg.faulted = false;  // the renderer says that it has a working TSG again
-            if (session.state == v1::SHARING_STATE_FAULTED) session.state = v1::SHARING_STATE_IDLE;
+            if (tsg.allow != allow) {
+                tsg.allow = allow;
+                emit_access("access", tsg, session);
+            }
+            const bool works_again = tsg.faulted;
+            if (works_again) name_works(tsg);
             v1::ServerMessage message;
             message.mutable_register_reply();
-            return reply(session, id, std::move(message));
+            reply(session, id, std::move(message));
+            if (works_again) export_ahead(tsg);
+            return;
         }
         // Another GPU is another TSG.
         remove_tsg(request.name(),
                    {Code::kUnavailable, "'" + request.name() + "' moved to " + gpu->to_string(), "attach again"});
+    }
+
+    if (const std::optional<uid_t> kept = faults_.reserved(request.name(), clock_());
+        kept && *kept != session.peer.uid && session.peer.uid != 0) {
+        return refuse({Code::kAlreadyExists,
+                       "the name '" + request.name() + "' is kept for uid " + std::to_string(*kept) +
+                           " after a fault: " + faults_.find(request.name())->text,
+                       "choose another name, or wait (vudactl status)"});
     }
 
     const auto names = std::count_if(tsgs_.begin(), tsgs_.end(), [&](const auto& entry) {
@@ -335,9 +376,10 @@ void Registry::on_register(Session& session, uint64_t id, const v1::RegisterRequ
     expect_words(session);
     VUDA_FAULT_POINT(daemon_name_stored);
     session.reason.reset();
+    session.dead_name.clear();
     if (session.state == v1::SHARING_STATE_FAULTED) session.state = v1::SHARING_STATE_IDLE;
     ++counters_.registrations;
-    emit("register", request.name(), session);
+    emit_access("register", kept, session);
     open_split(kept);
     settle_claims(kept);
     v1::ServerMessage message;
@@ -365,20 +407,14 @@ void Registry::on_state_report(Session& session, const v1::StateReport& report) 
         case v1::SHARING_STATE_IDLE:
         case v1::SHARING_STATE_UNSHARED: break;
         case v1::SHARING_STATE_SHARING: claim_share(session, report); break;
-        case v1::SHARING_STATE_FAULTED:
-            ++counters_.faults;
-            // Only the owner's word closes the name: an attacher could lie to keep others out.
-            if (const auto owned = tsgs_.find(session.owned); owned != tsgs_.end()) {
-                Tsg& tsg = *owned->second;
-                tsg.faulted = true;
-                const Error error{Code::kFailedPrecondition, "the TSG '" + tsg.name + "' has faulted",
-                                  "restart the renderer"};
-                if (tsg.turn) fail_turn(tsg, error);
-                for (const Waiter& waiter : std::exchange(tsg.queue, {})) fail_waiter(waiter, tsg, error);
-            }
-            emit("faulted", session.owned.empty() ? session.attached_name : session.owned, session,
-                 reason ? &*reason : nullptr);
+        case v1::SHARING_STATE_FAULTED: {
+            v1::Fault fault;
+            fault.set_kind(v1::FAULT_KIND_DEVICE_LOST);
+            if (reason) fault.set_text(reason->text);
+            // Refused: it says so of itself all the same.
+            if (take_fault(session, fault)) return;
             break;
+        }
         default: return;  // the registry knows the others better than the client
     }
     if (report.state() != v1::SHARING_STATE_SHARING && session.tsg == 0) leave_tsg(session);
@@ -434,6 +470,7 @@ std::optional<TimePoint> Registry::next_deadline() const {
         for (const Waiter& waiter : tsg->queue) consider(waiter.deadline);
     }
     if (next_beat_) consider(*next_beat_);
+    if (const auto end = faults_.next_end()) consider(*end);
     return next;
 }
 
@@ -481,6 +518,16 @@ void Registry::fill_status(v1::StatusReply& out) const {
         for (const gid_t gid : tsg->allow.gids) info.add_allow_gids(gid);
         fill_split(*tsg, info);
         fill_slo(*tsg, info);
+        if (const NameFaults* entry = faults_.find(name)) {
+            info.mutable_fault()->set_name(name);
+            fill_fault(*entry, *info.mutable_fault());
+        }
+    }
+    for (const auto& [name, entry] : faults_.names()) {
+        if (tsgs_.contains(name) || !entry.held(now)) continue;
+        v1::FaultInfo& info = *out.add_faults();
+        info.set_name(name);
+        fill_fault(entry, info);
     }
     for (const auto& [id, session] : sessions_) {
         v1::SessionInfo& info = *out.add_sessions();
@@ -490,6 +537,7 @@ void Registry::fill_status(v1::StatusReply& out) const {
         info.set_state(session->shown_state());
         info.set_name(!session->attached_name.empty() ? session->attached_name
                       : !session->pending.empty()     ? session->pending
+                      : !session->dead_name.empty()   ? session->dead_name
                                                       : session->owned);
         info.set_channels_moved(session->channels_moved);
         info.set_veid(session->veid);

@@ -27,6 +27,7 @@
 #include "base/uuid.h"
 #include "daemon/access.h"
 #include "daemon/clock.h"
+#include "daemon/fault_book.h"
 #include "daemon/handle_set.h"
 #include "daemon/partition.h"
 #include "daemon/peer.h"
@@ -76,6 +77,8 @@ struct Settings {
     AllowList attach;  // who may attach to any name, whatever its owner said
 
     PartitionSettings partition;
+
+    FaultSettings faults;
 };
 
 // What HelloReply says.
@@ -93,7 +96,8 @@ struct Counters {
     uint64_t attach_failures = 0;  // refused, timed out, or reported as failed
     uint64_t exports = 0;          // complete handle sets received
     uint64_t tokens_refused = 0;
-    uint64_t faults = 0;         // StateReport FAULTED
+    uint64_t faults = 0;         // TSGs that died, as their owners said or whoever shared them with one that had gone
+    uint64_t fault_reports = 0;  // Fault messages taken
     uint64_t attach_us_sum = 0;  // of AttachDone.attach_us with SHARING
     uint64_t splits = 0;         // changes of what compute may use
     uint64_t silences = 0;       // owners of names that did not answer
@@ -119,6 +123,8 @@ class Registry {
         std::function<void(std::optional<TimePoint>)> deadline;
         // targets() changed.
         std::function<void()> targets = {};
+        // faults() changed.
+        std::function<void()> faults = {};
     };
 
     Registry(Identity identity, Settings settings, Clock clock, TokenSource tokens, Hooks hooks);
@@ -164,6 +170,12 @@ class Registry {
     const TargetTable& targets() const { return slo_.table(); }
     // What an earlier daemon kept. Before anything is registered.
     void load_targets(TargetTable table) { slo_.load(std::move(table)); }
+    // Lets programs that are held off come back. Errors: control.proto.
+    Result<v1::UnquarantineReply> unquarantine(const v1::UnquarantineRequest& request, const Peer& caller);
+    const FaultBook& faults() const { return faults_; }
+    // What an earlier daemon kept (FaultBook::to_text). Returns how many lines mean nothing.
+    size_t load_faults(std::string_view text);
+    std::string faults_text() const;
     // Lets the tuners look at what came and choose levels. After drain_pages().
     void tune();
 
@@ -202,6 +214,8 @@ class Registry {
     struct Waiter;
     struct Turn;
     struct NamedSplit;
+    struct Sharer;
+    struct Ended;
 
     Session* find(SessionId id);
     Tsg* find_turn(uint64_t serial);
@@ -215,6 +229,8 @@ class Registry {
     void reply(Session& session, uint64_t id, v1::ServerMessage message);
     void reply_error(Session& session, uint64_t id, const Error& error);
     void emit(const char* kind, std::string_view name, const Session& session, const Error* reason = nullptr);
+    // The owner registered the name, or changed who may attach: with the lists.
+    void emit_access(const char* kind, const Tsg& tsg, const Session& owner);
     // A refusal of somebody who has no session, or of what it asks about another's.
     void emit_refused(const char* kind, std::string_view name, const Peer& peer, SessionId session,
                       const Error& reason);
@@ -273,6 +289,27 @@ class Registry {
     Error silent_error(const Session& owner) const;
     void end_silent(SessionId owner);
 
+    // registry_faults.cc, registry_quarantine.cc
+    void on_fault(Session& session, uint64_t id, const v1::Fault& fault);
+    Status take_fault(Session& session, const v1::Fault& fault);
+    void sharer_died(Session& session, const std::string& name, const v1::Fault& fault);
+    void tsg_died(Tsg& tsg, const v1::Fault& fault, Session& reporter);
+    void write_down(const std::string& name, uid_t owner, const std::vector<Sharer>& sharers, const v1::Fault& fault,
+                    const Session& reporter);
+    void tell_dead(Session& session, const std::string& name);
+    void blame_self(Session& session, const std::string& name);
+    Sharer sharer_of(const Session& session, TimePoint since) const;
+    std::vector<Sharer> sharers_of(const Tsg& tsg) const;
+    void left(const Session& session);
+    void name_ends(Tsg& tsg);
+    void name_works(Tsg& tsg);
+    Status not_held_off(const Session& session, const Tsg& tsg) const;
+    std::string dead_text(const std::string& name) const;
+    void emit_quarantined(const std::string& name, Milliseconds time);
+    void end_quarantines();
+    void fill_fault(const NameFaults& entry, v1::FaultInfo& out) const;
+    void faults_changed();
+
     // registry_resume.cc
     void claim_share(Session& session, const v1::StateReport& report);
     void settle_claims(Tsg& tsg);
@@ -287,7 +324,10 @@ class Registry {
     std::map<std::string, std::unique_ptr<Tsg>, std::less<>> tsgs_;
     std::map<std::string, NamedSplit, std::less<>> splits_;
     SloTuner slo_;
+    FaultBook faults_;
+    std::vector<Ended> ended_;           // TSGs that died or lost their name lately
     std::vector<page::Sample> drained_;  // of one session, while it is drained
+    TimePoint next_look_;                // when the first of the pages is due
     uint64_t last_generation_ = 0;       // of all splits: a program that goes from name to name sees it rise
     SessionId last_drained_ = 0;
     SessionId last_session_ = 0;

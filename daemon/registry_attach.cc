@@ -24,9 +24,8 @@ Status Registry::admissible(const Session& session, const Waiter& waiter, const 
     if (Status ok = may_attach(session.peer, owner.peer, tsg.allow, settings_.attach); !ok) return ok;
     // Nobody waits for an answer that did not come before.
     if (owner.silent) return silent_error(owner);
-    if (tsg.faulted) {
-        return Error{Code::kFailedPrecondition, "the TSG '" + tsg.name + "' has faulted", "restart the renderer"};
-    }
+    if (tsg.faulted) return Error{Code::kFailedPrecondition, dead_text(tsg.name), "restart the renderer"};
+    if (Status free = not_held_off(session, tsg); !free) return free;
     if (waiter.gpu != tsg.gpu) {
         return Error{
             Code::kFailedPrecondition,
@@ -302,12 +301,14 @@ void Registry::on_attach_done(Session& session, uint64_t id, const v1::AttachDon
         if (tsg != nullptr) {
             Tsg::Attached& attached = tsg->attached[session.id];
             attached.channels += moved;
+            attached.since = clock_();
             if (done.veid() < kVeidLimit) attached.veids.insert(done.veid());
             session.reason.reset();
         }
         session.channels_moved = session.tsg == tsg_id ? session.channels_moved + moved : moved;
         session.tsg = tsg_id;
         session.attached_name = name;
+        session.dead_name.clear();
         session.state = v1::SHARING_STATE_SHARING;
         session.veid = std::min(done.veid(), kVeidLimit - 1);
         session.control_buffers = done.control_buffers();
@@ -344,6 +345,7 @@ void Registry::on_detach_notice(Session& session, const v1::DetachNotice& notice
 }
 
 void Registry::leave_tsg(Session& session) {
+    left(session);
     const auto found = tsgs_.find(session.attached_name);
     if (found != tsgs_.end() && found->second->id == session.tsg) found->second->attached.erase(session.id);
     session.tsg = 0;
@@ -425,6 +427,7 @@ void Registry::expire() {
         }
         start_next(tsg);
     }
+    end_quarantines();
     beat();
     update_deadline();
 }

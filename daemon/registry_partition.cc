@@ -87,6 +87,9 @@ SplitFacts Registry::split_facts(Tsg& tsg) {
     facts.backend = named.backend;
     facts.topology = named.topology;
     facts.tuned = named.tuned;
+    facts.paced = owner.page && owner.page->paces();
+    if (const NameTargets* targets = slo_.targets(tsg.name); targets != nullptr && targets->frames.any())
+        facts.frame_ns = static_cast<uint64_t>(targets->frames.frame_ms * 1e6);
     if (facts.topology.tpcs_size() == 0 && facts.no_backend.empty()) {
         if (owner.backend_reason)
             facts.no_backend =
@@ -106,7 +109,8 @@ void Registry::refresh_split(Tsg& tsg, const Session* cause) {
         ++counters_.splits;
     }
     each_sharer(tsg, [this](Session& session) { sync_page(session); });
-    if (Session* owner = find(tsg.owner); owner != nullptr && owner->backend == v1::BACKEND_SCG) sync_page(*owner);
+    // Which has a part in it where its methods steer the TSG, or its frames take turns.
+    if (Session* owner = find(tsg.owner)) sync_page(*owner);
     if (changed && cause != nullptr) {
         emit_split(tsg, cause->peer, cause->program, cause->id);
     }
@@ -131,8 +135,10 @@ void Registry::sync_page(Session& session) {
         return tsg.turn && tsg.turn->phase == Turn::Phase::kImport && tsg.turn->waiter.session == session.id;
     });
     consider(session.attached_name, [&](const Tsg& tsg) { return tsg.id == session.tsg; });
-    consider(session.owned, [&](const Tsg&) {
-        return session.state == v1::SHARING_STATE_SHARING || session.backend == v1::BACKEND_SCG;
+    consider(session.owned, [&](const Tsg& tsg) {
+        if (session.state == v1::SHARING_STATE_SHARING || session.backend == v1::BACKEND_SCG) return true;
+        const auto split = splits_.find(tsg.name);
+        return split != splits_.end() && split->second.split.mode == v1::MODE_SLICED;
     });
     const page::Split& told = session.page->split();
     if (named != nullptr) {
@@ -184,6 +190,7 @@ void Registry::on_partition_report(Session& session, uint64_t id, const v1::Part
     if (Status ok = check_topology(report.topology()); !ok) return reply_error(session, id, ok.error());
     session.backend = report.backend();
     session.backend_reason.reset();
+    session.shared_limit = report.shared_memory_limit();
     if (report.has_reason() && report.reason().code() != 0) session.backend_reason = from_proto(report.reason());
     if (report.topology().tpcs_size() > 0) session.topology = report.topology();
     sync_page(session);
@@ -229,7 +236,13 @@ Result<v1::SetModeReply> Registry::set_mode(const v1::SetModeRequest& request, c
     const Result<Tsg*> tsg = splittable(request.name(), by.peer);
     if (!tsg) return tsg.error();
     if (Status ok = check_mode(request.mode(), split_facts(**tsg)); !ok) return ok.error();
-    SplitWish wish = split_of(**tsg).wish;
+    NamedSplit& before = split_of(**tsg);
+    // What was tuned counts TPCs in one mode and time in the other.
+    if ((before.split.mode == v1::MODE_SLICED) != (request.mode() == v1::MODE_SLICED)) {
+        before.tuned.reset();
+        before.portions.clear();
+    }
+    SplitWish wish = before.wish;
     wish.mode = request.mode();
     v1::SetModeReply reply;
     reply.set_note(grant_wish(**tsg, wish, by));
@@ -245,10 +258,12 @@ Result<v1::SetQuotaReply> Registry::set_quota(const v1::SetQuotaRequest& request
     Quota quota;
     switch (request.quota_case()) {
         case v1::SetQuotaRequest::kTpcs: quota = {Quota::Kind::kTpcs, request.tpcs()}; break;
+        case v1::SetQuotaRequest::kPercent: quota = {Quota::Kind::kPercent, request.percent()}; break;
         case v1::SetQuotaRequest::kAutomatic: quota.kind = Quota::Kind::kAutomatic; break;
         case v1::SetQuotaRequest::kNone: break;
         case v1::SetQuotaRequest::QUOTA_NOT_SET:
-            return Error{Code::kInvalidArgument, "no quota was given", "a number of TPCs, automatic or none"};
+            return Error{Code::kInvalidArgument, "no quota was given",
+                         "a number of TPCs, a percentage, automatic or none"};
     }
     if (Status ok = check_quota(quota, split_facts(**tsg), split_of(**tsg).split.mode); !ok) return ok.error();
     SplitWish wish = split_of(**tsg).wish;
@@ -273,6 +288,7 @@ Result<v1::SetQuotaReply> Registry::set_quota(const v1::SetQuotaRequest& request
     reply.set_note(std::move(note));
     const NamedSplit& named = split_of(**tsg);
     reply.set_applied_tpcs(named.split.applied_tpcs);
+    reply.set_applied_percent(named.split.compute_percent);
     reply.set_generation(named.generation);
     return reply;
 }
@@ -306,18 +322,24 @@ bool Registry::has_pages() const {
 
 void Registry::drain_pages() {
     const TimePoint now = clock_();
+    if (now < next_look_ && !slo_.running()) return;
+    next_look_ = TimePoint::max();
     size_t taken = 0;
     auto next = sessions_.upper_bound(last_drained_);
     // Each session once, those first that the budget left out last time.
     for (size_t left = sessions_.size(); left > 0 && taken < kDrainBudget; --left, ++next) {
         if (next == sessions_.end()) next = sessions_.begin();
-        if (next->second->page) {
+        Session& session = *next->second;
+        // A tuner wants to know at once.
+        if (session.page && (now >= session.page->due() || slo_.runs(session.split_name()))) {
             drained_.clear();
-            taken += next->second->page->drain(now, slo_.running() ? &drained_ : nullptr);
-            drain_into_tuner(*next->second, drained_);
+            taken += session.page->drain(now, slo_.running() ? &drained_ : nullptr);
+            drain_into_tuner(session, drained_);
         }
+        if (session.page) next_look_ = std::min(next_look_, session.page->due());
         last_drained_ = next->first;
     }
+    if (taken >= kDrainBudget) next_look_ = now;
 }
 
 std::vector<Registry::Samples> Registry::samples() const {
@@ -342,7 +364,10 @@ void Registry::fill_split(const Tsg& tsg, v1::TsgInfo& out) const {
     v1::PartitionInfo& info = *out.mutable_partition();
     info.set_mode(named.split.mode);
     info.set_automatic(named.split.quota.kind == Quota::Kind::kAutomatic);
-    info.set_quota_tpcs(named.split.quota.tpcs);
+    if (named.split.quota.kind == Quota::Kind::kTpcs) info.set_quota_tpcs(named.split.quota.amount);
+    if (named.split.quota.kind == Quota::Kind::kPercent) info.set_quota_percent(named.split.quota.amount);
+    info.set_compute_percent(named.split.compute_percent);
+    info.set_frame_us(static_cast<uint32_t>(named.split.frame_ns / 1000));
     info.set_applied_tpcs(named.split.applied_tpcs);
     for (const uint32_t level : named.split.inter_sm_levels) info.add_levels(level);
     *info.mutable_topology() = named.topology;
@@ -353,9 +378,11 @@ void Registry::fill_split(const Tsg& tsg, v1::TsgInfo& out) const {
 void Registry::fill_split(const Session& session, v1::SessionInfo& out) const {
     out.set_backend(session.backend);
     if (session.backend_reason) *out.mutable_backend_reason() = to_proto(*session.backend_reason);
+    out.set_shared_memory_limit(session.shared_limit);
     if (!session.page) return;
     out.set_applied_generation(session.page->applied_generation());
     out.set_launches(session.page->launches());
+    out.set_launches_refused(session.page->refused());
     out.set_samples(session.page->samples());
     out.set_samples_lost(session.page->lost());
 }

@@ -286,7 +286,7 @@ TEST_F(SplitTest, BadWishesChangeNothing) {
     EXPECT_EQ(code(quota(8, by(900, 1001))), Code::kPermissionDenied);
     EXPECT_EQ(code(mode(v1::MODE_UNSPECIFIED, by(900))), Code::kInvalidArgument);
     EXPECT_EQ(code(mode(static_cast<v1::Mode>(77), by(900))), Code::kInvalidArgument);
-    EXPECT_EQ(code(mode(v1::MODE_SLICED, by(900))), Code::kUnimplemented);
+    EXPECT_EQ(code(mode(v1::MODE_SLICED, by(900))), Code::kFailedPrecondition);
     EXPECT_EQ(code(mode(v1::MODE_INTRA_SM, by(900, 1001))), Code::kPermissionDenied);
     v1::SetQuotaRequest nothing;
     nothing.set_name("game");
@@ -374,7 +374,7 @@ TEST_F(SplitTest, SessionsSplitTheirOwnName) {
     EXPECT_EQ(cuda.take().set_mode_reply().applied(), v1::MODE_INTRA_SM);
     message.mutable_set_mode()->set_mode(v1::MODE_SLICED);
     say(cuda, message);
-    EXPECT_EQ(cuda.take().error().code(), 12u);
+    EXPECT_EQ(cuda.take().error().code(), 9u);
     Process& tool = open(3);
     message.mutable_set_quota()->set_tpcs(8);
     say(tool, message);
@@ -562,6 +562,53 @@ TEST_F(SplitTest, SamplesAreTakenAndShown) {
         HasSubstr("vuda_session_sample_seconds{session=\"2\",name=\"game\",kind=\"step\",quantile=\"0.5\"} 0.05\n"));
 }
 
+// A program that does nothing costs little, and loses nothing when it begins: vudad looks every 100 ms, the ring holds
+// what comes at 10,000 samples a second until it looks again.
+TEST_F(SplitTest, AnIdlePageIsLookedAtLessOftenAndLosesNothing) {
+    Process& owner = renderer(1);
+    page::SampleWriter writer(*owner.page);
+    uint64_t pushed = 0;
+    const auto push = [&](uint64_t count) {
+        for (uint64_t i = 0; i < count; ++i) writer.push({page::SampleKind::kFrame, ++pushed, 0, 1'000'000});
+    };
+    const auto tick = [&] {
+        now_ += Registry::kDrainInterval;
+        registry_.drain_pages();
+    };
+    push(1);
+    tick();
+    ASSERT_EQ(session(owner).samples(), 1u);
+    for (int i = 0; i < 9; ++i) tick();
+    push(1);
+    tick();
+    EXPECT_EQ(session(owner).samples(), 2u) << "a second without samples is no idleness yet";
+
+    // Rounds until one sample is seen, from each moment of the longer pause.
+    int longest = 0, all = 0;
+    for (int moment = 0; moment < 8; ++moment) {
+        for (int i = 0; i < 20 + moment; ++i) tick();
+        push(1);
+        int rounds = 0;
+        for (; session(owner).samples() != pushed && rounds < 100; ++rounds) tick();
+        longest = std::max(longest, rounds);
+        all += rounds;
+    }
+    EXPECT_EQ(longest, 4);
+    EXPECT_GT(all, 8);
+
+    // From nothing to 10,000 a second, at whatever moment of the longer pause.
+    for (int moment = 0; moment < 4; ++moment) {
+        for (int i = 0; i < 20 + moment; ++i) tick();
+        for (int i = 0; i < 30; ++i) {
+            push(1'000);
+            tick();
+        }
+        for (int i = 0; i < 10; ++i) tick();
+        EXPECT_EQ(session(owner).samples(), pushed);
+        EXPECT_EQ(session(owner).samples_lost(), 0u);
+    }
+}
+
 // However many processes flood their rings, one call does bounded work and everybody gets a turn.
 TEST_F(SplitTest, FloodsAreTakenInTurns) {
     std::vector<Process*> flood;
@@ -677,6 +724,55 @@ TEST_F(SplitTest, ClaimsAreNotBelievedBlindly) {
     for (const v1::TsgInfo& tsg : status.tsgs()) {
         EXPECT_TRUE(tsg.name() != "late" || tsg.attached_sessions_size() == 0);
     }
+}
+
+TEST_F(SplitTest, ARendererThatTakesTurnsIsToldHow) {
+    Process& owner = renderer(1);
+    EXPECT_EQ(mode(v1::MODE_SLICED, by(900)).error().code, Code::kFailedPrecondition) << "its frames were never seen";
+    page::SampleWriter(*owner.page).set_paces();
+    const Result<v1::SetModeReply> done = mode(v1::MODE_SLICED, by(900));
+    ASSERT_TRUE(done.ok()) << done.error().to_string();
+    EXPECT_EQ(done->applied(), v1::MODE_SLICED);
+    EXPECT_EQ(owner.split().mode, page::SplitMode::kSliced);
+    EXPECT_EQ(owner.split().graphics_permille, 0u);
+
+    v1::SetQuotaRequest percent;
+    percent.set_name("game");
+    percent.set_percent(30);
+    const Result<v1::SetQuotaReply> quota_done = registry_.set_quota(percent, by(900));
+    ASSERT_TRUE(quota_done.ok()) << quota_done.error().to_string();
+    EXPECT_EQ(quota_done->applied_percent(), 30u);
+    EXPECT_EQ(owner.split().graphics_permille, 700u);
+    EXPECT_EQ(owner.split().generation, quota_done->generation());
+    EXPECT_EQ(info().compute_percent(), 30u);
+    EXPECT_EQ(info().quota_percent(), 30u);
+
+    v1::SetSloRequest target;
+    target.set_name("game");
+    target.set_frame_ms(16.67);
+    target.set_frame_miss(0.01);
+    ASSERT_TRUE(registry_.set_slo(target, by(900)).ok());
+    EXPECT_EQ(owner.split().frame_ns, 16'670'000u) << "a target is a term of its turns";
+    EXPECT_EQ(info().frame_us(), 16'670u);
+
+    ASSERT_TRUE(mode(v1::MODE_INTRA_SM, by(900)).ok());
+    EXPECT_EQ(owner.split().mode, page::SplitMode::kUnspecified) << "frames go as they come again";
+    EXPECT_EQ(owner.split().graphics_permille, 0u);
+    EXPECT_EQ(owner.split().frame_ns, 0u);
+}
+
+TEST_F(SplitTest, WhoSharesBesideTurnsIsNotMasked) {
+    Process& owner = renderer(1);
+    Process& cuda = sharer(owner, 2);
+    page::SampleWriter(*owner.page).set_paces();
+    ASSERT_TRUE(quota(16).ok());
+    EXPECT_FALSE(cuda.free());
+    ASSERT_TRUE(mode(v1::MODE_SLICED, by(900)).ok());
+    EXPECT_TRUE(cuda.free());
+    EXPECT_EQ(owner.split().graphics_permille, 1000u - 10u * 24u) << "16 of 66 TPCs, in time";
+    ASSERT_TRUE(mode(v1::MODE_INTER_SM, by(900)).ok());
+    EXPECT_FALSE(cuda.free());
+    EXPECT_EQ(owner.split().mode, page::SplitMode::kUnspecified);
 }
 
 }  // namespace

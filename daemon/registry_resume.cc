@@ -48,6 +48,7 @@ void Registry::settle_claims(Tsg& tsg) {
         const uint32_t others = used - std::min(used, attached.channels);
         attached.channels = std::min(claim.channels, kChannelsPerTsg - std::min(others, kChannelsPerTsg));
         attached.veids.insert(session->veid);
+        attached.since = clock_();
         session->tsg = tsg.id;
         VUDA_FAULT_POINT(daemon_claim_settled);
         emit("resume", tsg.name, *session);

@@ -93,9 +93,10 @@ std::string Registry::follow_targets(Tsg& tsg, const Writer& by) {
             SplitWish wish = named.wish;
             wish.quota = Quota{Quota::Kind::kAutomatic, 0};
             note = grant_wish(tsg, wish, by);
-        } else if (kind == Quota::Kind::kTpcs) {
-            note = "the quota is fixed at " + std::to_string(named.split.quota.tpcs) + " TPCs: vudactl quota " +
-                   tsg.name + " auto leaves it to the tuner";
+        } else if (kind != Quota::Kind::kAutomatic) {
+            note = "the quota is fixed at " + quota_text(named.split.quota) +
+                   (kind == Quota::Kind::kTpcs ? " TPCs" : "") + ": vudactl quota " + tsg.name +
+                   " auto leaves it to the tuner";
         }
     } else if (named.wish.quota && named.wish.quota->kind == Quota::Kind::kAutomatic && named.tuned_for_targets) {
         SplitWish wish = named.wish;
@@ -103,6 +104,8 @@ std::string Registry::follow_targets(Tsg& tsg, const Writer& by) {
         note = grant_wish(tsg, wish, by);
     }
     named.tuned_for_targets = slo_.targets(tsg.name) != nullptr && slo_.targets(tsg.name)->automatic;
+    // Frames that take turns come as often as their target wants.
+    if (named.split.mode == v1::MODE_SLICED) refresh_split(tsg, nullptr);
     tune(tsg);
     if (hooks_.targets) hooks_.targets();
     return note;
@@ -147,13 +150,17 @@ void Registry::tune(Tsg& tsg) {
     SloTuner::View view;
     const bool left_to_it = named.split.quota.kind == Quota::Kind::kAutomatic;
     if (!left_to_it && slo_.targets(tsg.name) == nullptr && !slo_.runs(tsg.name) && named.portions.empty()) return;
-    view.automatic = left_to_it && named.backend && !named.split.levels.empty();
-    view.total_tpcs = static_cast<uint32_t>(named.topology.tpcs_size());
-    view.levels = named.split.levels;
-    view.applied_tpcs = named.split.applied_tpcs;
-    view.in_force = true;
+    const bool sliced = named.split.mode == v1::MODE_SLICED;
+    const Session* owner = find(tsg.owner);
+    const bool paced = owner != nullptr && owner->page && owner->page->paces();
+    view.automatic = left_to_it && (sliced ? paced : named.backend && !named.split.levels.empty());
+    // Time is shared out like TPCs, of which there are a hundred then.
+    view.total_tpcs = sliced ? 100 : static_cast<uint32_t>(named.topology.tpcs_size());
+    view.levels = sliced ? sliced_levels() : named.split.levels;
+    view.applied_tpcs = sliced ? named.split.compute_percent : named.split.applied_tpcs;
+    view.in_force = !sliced || (paced && owner->page->applied_generation() >= named.generation);
     each_sharer(tsg, [&](Session& session) {
-        if (session.page && session.page->applied_generation() < named.generation) view.in_force = false;
+        if (!sliced && session.page && session.page->applied_generation() < named.generation) view.in_force = false;
         if (shares(session, tsg)) view.sharers.push_back({session.id, session.peer.process});
     });
     std::vector<tuner::Event> events;
@@ -161,7 +168,7 @@ void Registry::tune(Tsg& tsg) {
     for (const tuner::Event& event : events) emit_tuner(tsg, event);
     const std::optional<uint32_t> tuned = view.automatic ? level : std::nullopt;
     std::map<SessionId, Portion> portions;
-    if (const auto* shares = slo_.shares(tsg.name); tuned && shares != nullptr) {
+    if (const auto* shares = slo_.shares(tsg.name); tuned && shares != nullptr && !sliced) {
         for (const tuner::SessionShare& share : *shares) {
             if (share.counted && share.tpcs < *tuned) portions[share.session] = {share.first_tpc, share.tpcs};
         }

@@ -54,10 +54,16 @@ struct Registry::Session {
     };
     std::optional<Claim> claim;
 
+    // Its TSG died, and this is what it was called. Until it shares or owns one again.
+    std::string dead_name;
+    uint32_t fault_reports = 0;  // within the window
+    TimePoint fault_window;
+
     // The split, as far as this process can follow it.
     std::unique_ptr<SessionPage> page;
     v1::Backend backend = v1::BACKEND_UNSPECIFIED;
     std::optional<Error> backend_reason;
+    uint32_t shared_limit = 0;  // its kernels that want more shared memory a block are refused; 0: none is
     v1::Topology topology;
     uint64_t lost_seen = 0;  // of the page's lost samples, told to the tuner
 
@@ -111,6 +117,25 @@ struct Registry::NamedSplit {
     TimePoint used;
 };
 
+// Somebody with channels in a TSG, or who had some a moment ago.
+struct Registry::Sharer {
+    SessionId session = 0;
+    Suspect who;
+    pid_t pid = 0;
+    TimePoint since;   // it joined, or changed what it has there
+    TimePoint left;    // or time zero: is in it
+    bool own = false;  // says that it did it
+};
+
+struct Registry::Ended {
+    uint64_t tsg = 0;
+    std::string name;
+    uid_t uid = 0;  // the owner's
+    TimePoint at;
+    bool written_down = false;  // as a fault
+    std::vector<Sharer> sharers;
+};
+
 struct Registry::Tsg {
     uint64_t id = 0;
     std::string name;
@@ -119,6 +144,14 @@ struct Registry::Tsg {
     AllowList allow;
     TimePoint since;
     bool faulted = false;
+    std::vector<Sharer> left;  // those who went, lately
+    // A sharer said that the TSG is dead, which the owner has not confirmed.
+    struct Said {
+        v1::Fault fault;
+        SessionId by = 0;
+        TimePoint at;
+    };
+    std::optional<Said> said;
 
     HandleSetPtr handles;
     uint64_t generation = 0;  // the owner's number of `handles`; 0: it gives none
@@ -126,6 +159,7 @@ struct Registry::Tsg {
     struct Attached {
         uint32_t channels = 0;
         std::set<uint32_t> veids;
+        TimePoint since;  // it joined, or changed what it has there
     };
     std::map<SessionId, Attached> attached;
 

@@ -887,6 +887,35 @@ TEST_F(RegistryTest, EventsTellTheStory) {
     EXPECT_EQ(events_[3].name(), "game");
 }
 
+TEST_F(RegistryTest, EventsSayWhoMayAttachAndWhenThatChanges) {
+    Process& owner = open(1);
+    events_.clear();
+    v1::ClientMessage message;
+    v1::RegisterRequest& request = *message.mutable_register_request();
+    request.set_name("game");
+    request.set_gpu_uuid(kGpu);
+    request.add_allow_uids(1001);
+    request.add_allow_uids(1002);
+    say(owner, message);
+    request.add_allow_gids(44);
+    say(owner, message);
+    say(owner, message);  // no change
+    request.clear_allow_uids();
+    request.clear_allow_gids();
+    say(owner, message);
+    ASSERT_EQ(events_.size(), 3u);
+    EXPECT_EQ(events_[0].kind(), "register");
+    EXPECT_EQ(events_[0].reason().text(), "open to uids 1001,1002");
+    EXPECT_EQ(events_[0].reason().code(), 0u);
+    EXPECT_EQ(events_[1].kind(), "access");
+    EXPECT_EQ(events_[1].reason().text(), "open to uids 1001,1002, gids 44");
+    EXPECT_EQ(events_[1].fields().at("VUDA_ALLOW_UIDS"), "1001,1002");
+    EXPECT_EQ(events_[1].fields().at("VUDA_ALLOW_GIDS"), "44");
+    EXPECT_EQ(events_[1].peer().uid(), 1000u);
+    EXPECT_EQ(events_[2].reason().text(), "open to its owner's user only");
+    EXPECT_TRUE(events_[2].fields().empty());
+}
+
 // Whatever comes in whatever order: nothing breaks, and the channel count never passes the limit.
 TEST_F(RegistryTest, RandomSequencesKeepTheInvariants) {
     uint32_t seed = 12345;

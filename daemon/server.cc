@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -32,7 +33,7 @@ namespace {
 // could make it do beyond that is counted.
 constexpr uint32_t kTunerLines = 100;
 constexpr uint64_t kFeatures = v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH | v1::FEATURE_SHARED_PAGE |
-                               v1::FEATURE_QUOTA | v1::FEATURE_SLO | v1::FEATURE_HEARTBEAT;
+                               v1::FEATURE_QUOTA | v1::FEATURE_SLO | v1::FEATURE_HEARTBEAT | v1::FEATURE_FAULTS;
 
 // The group is looked up once a start and reload: a look-up may ask the network.
 Settings with_admins(Settings settings) {
@@ -44,7 +45,11 @@ Settings with_admins(Settings settings) {
     return settings;
 }
 
+// It ticks every 100 ms at the latest, while there is a page.
+constexpr std::chrono::seconds kStandstill{3};
+
 constexpr size_t kTargetsLimit = 1 << 20;
+constexpr size_t kFaultsLimit = 4 << 20;
 
 Result<std::string> read_small_file(const std::string& path, size_t limit) {
     const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW));
@@ -89,7 +94,7 @@ struct Server::Impl {
           deadline(io),
           drain(io),
           textfile_timer(io),
-          watchdog(io, notify) {}
+          watchdog(io, notify, [this] { return ticking(); }) {}
 
     Status bind(std::optional<Listener>& out, const char* name, const std::string& path, uint32_t mode) {
         UniqueFd passed = pick_socket(options.passed, name, path);
@@ -115,6 +120,7 @@ struct Server::Impl {
     void drain_later() {
         if (draining || stopping || !registry->has_pages()) return;
         draining = true;
+        ticked = std::chrono::steady_clock::now();
         drain.expires_after(registry->drain_interval());
         drain.async_wait([this](const boost::system::error_code& error) {
             draining = false;
@@ -123,6 +129,12 @@ struct Server::Impl {
             registry->tune();
             drain_later();
         });
+    }
+
+    // The loop may serve and the tuner stand still, if only by a mistake of ours: it is to be missed, too.
+    bool ticking() const {
+        return stopping || !registry || !registry->has_pages() ||
+               std::chrono::steady_clock::now() - ticked < kStandstill;
     }
 
     // The folder may hang: a thread of its own writes, and only where a file is wanted is there one.
@@ -175,6 +187,27 @@ struct Server::Impl {
         state->write(targets_path(), to_text(registry->targets(), boot_id()));
     }
 
+    std::string faults_path() const { return options.state_dir + "/faults"; }
+
+    void load_faults() {
+        if (options.state_dir.empty()) return;
+        remove_leftover(faults_path());
+        const Result<std::string> text = read_small_file(faults_path(), kFaultsLimit);
+        if (!text) {
+            if (text.error().code != Code::kNotFound)
+                spdlog::warn("who is held off is not kept from before: {}", text.error().to_string());
+            return;
+        }
+        const size_t bad = registry->load_faults(*text);
+        if (bad > 0) spdlog::warn("{}: {} lines that mean nothing here were left out", faults_path(), bad);
+    }
+
+    void keep_faults() {
+        if (options.state_dir.empty()) return;
+        if (!state) state.emplace("state");
+        state->write(faults_path(), registry->faults_text());
+    }
+
     std::string status_text() const {
         return std::to_string(registry->session_count()) + " sessions, " + std::to_string(registry->name_count()) +
                " names, " + std::to_string(registry->sessions_sharing()) + " sharing" +
@@ -200,6 +233,9 @@ struct Server::Impl {
         out.set_driver_version(driver.version);
         out.set_driver_verdict(driver.verdict);
         out.set_driver_note(driver.note);
+        const AllowList& access = registry->settings().attach;
+        out.mutable_attach_uids()->Assign(access.uids.begin(), access.uids.end());
+        out.mutable_attach_gids()->Assign(access.gids.begin(), access.gids.end());
         return out;
     }
 
@@ -234,7 +270,15 @@ struct Server::Impl {
         one("vuda_attach_seconds_total", kCounter, "Time that attaching took, as the programs report it.",
             static_cast<double>(count.attach_us_sum) / 1e6);
         one("vuda_exports_total", kCounter, "Handle sets received from owners.", static_cast<double>(count.exports));
-        one("vuda_faults_total", kCounter, "TSG faults that programs reported.", static_cast<double>(count.faults));
+        one("vuda_faults_total", kCounter, "TSGs that died.", static_cast<double>(count.faults));
+        one("vuda_fault_reports_total", kCounter, "Reports of programs whose TSG died.",
+            static_cast<double>(count.fault_reports));
+        const auto& faults = registry->faults();
+        one("vuda_tsgs_faulted", kGauge, "Names whose TSG is dead until the owner registers again.",
+            static_cast<double>(std::count_if(faults.names().begin(), faults.names().end(),
+                                              [](const auto& entry) { return entry.second.dead; })));
+        one("vuda_quarantined", kGauge, "Programs that are held off from a name.",
+            static_cast<double>(faults.holds_in_force(std::chrono::steady_clock::now())));
         one("vuda_tokens_refused_total", kCounter, "Transfers with a token that was wrong, used, or another's.",
             static_cast<double>(count.tokens_refused));
         one("vuda_split_changes_total", kCounter, "Changes of what compute may use.",
@@ -256,7 +300,8 @@ struct Server::Impl {
     void on_event(const v1::Event& event) {
         // What an ordinary client can cause as often as it likes must not fill the journal.
         const std::string& kind = event.kind();
-        const bool repeated = kind == "attach-failed" || kind == "faulted" || kind == "partition" ||
+        const bool repeated = kind == "access" || kind == "attach-failed" || kind.starts_with("fault") ||
+                              kind == "quarantined" || kind == "recovered" || kind == "partition" ||
                               kind.starts_with("tuner-") || kind.starts_with("owner-") || kind.ends_with("-refused");
         if (!repeated) {
             audit(event);
@@ -295,6 +340,7 @@ struct Server::Impl {
     boost::asio::steady_timer deadline;
     boost::asio::steady_timer drain;
     bool draining = false;
+    TimePoint ticked;  // when the timer was set last
     boost::asio::steady_timer textfile_timer;
     std::optional<TextfileWriter> textfile;
     std::optional<TextfileWriter> state;
@@ -332,12 +378,13 @@ Status Server::start(std::function<void()> ready, std::function<void(const Error
     }
     im.options.passed.clear();
 
-    im.registry.emplace(
-        Identity{VUDA_VERSION, im.handles->path(), kFeatures, config.sim}, with_admins(config.settings), steady_clock(),
-        random_token,
-        Registry::Hooks{[&im](const v1::Event& event) { im.on_event(event); },
-                        [&im](std::optional<TimePoint> when) { im.arm(when); }, [&im] { im.keep_targets(); }});
+    im.registry.emplace(Identity{VUDA_VERSION, im.handles->path(), kFeatures, config.sim}, with_admins(config.settings),
+                        steady_clock(), random_token,
+                        Registry::Hooks{[&im](const v1::Event& event) { im.on_event(event); },
+                                        [&im](std::optional<TimePoint> when) { im.arm(when); },
+                                        [&im] { im.keep_targets(); }, [&im] { im.keep_faults(); }});
     im.load_targets();
+    im.load_faults();
     im.options.protocol_limits.message_bytes = config.message_bytes;
     im.protocol.emplace(ProtocolContext{*im.registry, im.reaper, im.log_limit, steady_clock(),
                                         im.options.protocol_limits, im.protocol_errors});

@@ -708,7 +708,7 @@ TEST_F(ServerTest, SplitsAndSamplesGoThroughThePage) {
     ASSERT_TRUE(page::read_split(page.daemon, split));
     EXPECT_EQ(split.applied_tpcs, 16u);
     EXPECT_EQ(split.generation, reply->generation());
-    EXPECT_EQ(control.set_mode("game", v1::MODE_SLICED).error().code, Code::kUnimplemented);
+    EXPECT_EQ(control.set_mode("game", v1::MODE_SLICED).error().code, Code::kFailedPrecondition);
     EXPECT_EQ(control.set_mode("nobody", v1::MODE_INTER_SM).error().code, Code::kNotFound);
     EXPECT_EQ(control.set_mode("game", v1::MODE_INTER_SM)->applied_tpcs(), 16u);
     for (;;) {

@@ -12,6 +12,14 @@ using namespace std::chrono_literals;
 
 size_t index_of(page::SampleKind kind) { return static_cast<size_t>(kind) - 1; }
 
+// The same moments for all pages, so that in between there is nothing to do at all. The caller's timer may be a little
+// early, and one of its rounds more would be a quarter of the time.
+TimePoint next_idle_look(TimePoint now) {
+    constexpr auto kEarly = 10ms;
+    const auto since = (now + kEarly).time_since_epoch() % SessionPage::kIdleLook;
+    return now + (SessionPage::kIdleLook - since);
+}
+
 uint64_t nth(std::vector<uint64_t>& values, size_t n) {
     std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(n), values.end());
     return values[n];
@@ -75,7 +83,10 @@ size_t SessionPage::drain(TimePoint now, std::vector<page::Sample>* keep) {
         if (keep != nullptr) keep->push_back(sample);
     });
     samples_ += taken;
-    return taken + static_cast<size_t>(reader_.bad() - bad);
+    const size_t cells = taken + static_cast<size_t>(reader_.bad() - bad);
+    if (cells > 0 || !busy_) busy_ = now;
+    due_ = now - *busy_ < kIdleAfter ? now : next_idle_look(now);
+    return cells;
 }
 
 std::optional<SampleSummary> SessionPage::summary(page::SampleKind kind, TimePoint now) const {

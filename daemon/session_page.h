@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -56,6 +57,14 @@ class SessionPage {
     const page::Split& split() const { return split_; }
     void publish(const page::Split& split);
 
+    // A ring in which nothing came for kIdleAfter is looked at every kIdleLook only: with a thousand programs that do
+    // nothing the looking is most of what vudad does. At 10,000 samples a second, which may begin at any moment, half
+    // of the ring fills in that time.
+    static constexpr std::chrono::milliseconds kIdleAfter{1000};
+    static constexpr std::chrono::milliseconds kIdleLook{400};
+    static_assert(kIdleLook.count() * 10 <= static_cast<int64_t>(page::kRingCells / 2));
+    TimePoint due() const { return due_; }
+
     // Takes out what has come. Returns how many cells that was: at most page::kRingCells, whatever the process does.
     // `keep`: they are appended there too.
     size_t drain(TimePoint now, std::vector<page::Sample>* keep = nullptr);
@@ -64,6 +73,8 @@ class SessionPage {
     // Found the ring full, or were damaged. The process's own count is taken as it is.
     uint64_t lost() const { return reader_.lost() + reader_.bad(); }
     uint64_t launches() const { return reader_.launches(); }
+    uint64_t refused() const { return reader_.refused(); }
+    bool paces() const { return reader_.paces(); }
     uint64_t applied_generation() const { return reader_.applied_generation(); }
     std::optional<SampleSummary> summary(page::SampleKind kind, TimePoint now) const;
 
@@ -76,6 +87,8 @@ class SessionPage {
     page::SampleReader reader_;
     page::Split split_;
     uint64_t samples_ = 0;
+    std::optional<TimePoint> busy_;  // when something was in the ring
+    TimePoint due_ = TimePoint::min();
     std::array<SampleLog, page::kSampleKinds> logs_;  // by kind - 1
 };
 

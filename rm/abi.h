@@ -138,6 +138,7 @@ inline constexpr uint32_t kGpuGetProbedIds = 0x214;
 inline constexpr uint32_t kGpuAttachIds = 0x215;
 inline constexpr uint32_t kGpuGetUuidFromGpuId = 0x275;
 inline constexpr uint32_t kClientShareObject = 0xd06;
+inline constexpr uint32_t kClientGetAddrSpaceType = 0x0d01;
 inline constexpr uint32_t kExportObjectToFd = 0x3d05;
 inline constexpr uint32_t kImportObjectFromFd = 0x3d06;
 inline constexpr uint32_t kGpuGetClasslistV2 = 0x800292;
@@ -392,6 +393,23 @@ struct MapMemoryArgs {  // nv_ioctl_nvos33_parameters_with_fd; NVOS33 alone is t
 };
 static_assert(sizeof(MapMemoryArgs) == 56 && offsetof(MapMemoryArgs, offset) == 16 &&
               offsetof(MapMemoryArgs, status) == 40 && offsetof(MapMemoryArgs, fd) == 48);
+
+struct ContextDmaArgs {  // NVOS39: part of a memory object, named by a handle of its own
+    Handle hObjectParent;
+    Handle hSubDevice;
+    Handle hObjectNew;
+    uint32_t hClass;
+    uint32_t flags;
+    uint32_t selector;
+    Handle hMemory;
+    uint32_t pad0;
+    uint64_t offset;
+    uint64_t limit;  // offset of the last byte
+    uint32_t status;
+    uint32_t pad1;
+};
+static_assert(sizeof(ContextDmaArgs) == 56 && offsetof(ContextDmaArgs, offset) == 32 &&
+              offsetof(ContextDmaArgs, status) == 48);
 
 struct UnmapMemoryArgs {  // NVOS34
     Handle hClient;
@@ -1149,6 +1167,14 @@ static_assert(sizeof(UvmMmInitializeArgs) == 8);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Error notifier in memory shared with the GPU (hObjectError names it)
+
+struct AddrSpaceTypeParams {  // NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE
+    Handle hObject;
+    uint32_t mapFlags;
+    uint32_t type;  // out
+};
+static_assert(sizeof(AddrSpaceTypeParams) == 12);
+inline constexpr uint32_t kAddrSpaceSystem = 1;  // system memory
 
 struct Notification {  // NvNotification
     uint32_t timestampNs[2];

@@ -39,6 +39,7 @@ Layout rm_layout(unsigned escape, size_t size, const DriverAbi& abi) {
         case escape::kVidHeapControl: return exactly(sizeof(VidHeapArgs), offsetof(VidHeapArgs, status));
         case escape::kMapMemory: return exactly(sizeof(MapMemoryArgs), offsetof(MapMemoryArgs, status));
         case escape::kUnmapMemory: return exactly(sizeof(UnmapMemoryArgs), offsetof(UnmapMemoryArgs, status));
+        case escape::kAllocContextDma2: return exactly(sizeof(ContextDmaArgs), offsetof(ContextDmaArgs, status));
         case escape::kMapMemoryDma: return exactly(abi.map_dma_size, abi.map_dma_status);
         case escape::kUnmapMemoryDma: return exactly(abi.unmap_dma_size, abi.unmap_dma_status);
         case escape::kRegisterFd: return exactly(sizeof(RegisterFdArgs), kNoStatus);
@@ -119,6 +120,10 @@ IoctlView decode_rm(unsigned escape, Bytes arg, const Layout& layout, const Driv
         case escape::kMapMemory: {
             const auto a = load<MapMemoryArgs>(arg);
             return MapMemory{a.hClient, a.hDevice, a.hMemory, a.offset, a.length, a.fd, status};
+        }
+        case escape::kAllocContextDma2: {
+            const auto a = load<ContextDmaArgs>(arg);
+            return ContextDma{a.hObjectParent, a.hObjectNew, a.hMemory, a.offset, a.limit, status};
         }
         case escape::kUnmapMemory: {
             const auto a = load<UnmapMemoryArgs>(arg);

@@ -65,6 +65,14 @@ struct VidHeapAlloc {  // memory again, through VID_HEAP_CONTROL's allocating fu
     uint64_t size = 0;
     uint32_t status = 0;
 };
+struct ContextDma {
+    Handle client = 0;
+    Handle object = 0;
+    Handle memory = 0;
+    uint64_t offset = 0;
+    uint64_t limit = 0;
+    uint32_t status = 0;
+};
 struct VidHeapFree {
     Handle root = 0;
     Handle parent = 0;
@@ -209,10 +217,11 @@ struct UvmFree {
     uint32_t status = 0;
 };
 
-using IoctlView = std::variant<Other, Alloc, AllocMemory, VidHeapAlloc, VidHeapFree, Free, Control, Dup, Share,
-                               MapMemory, UnmapMemory, MapDma, UnmapDma, RegisterFd, CheckVersion, UvmInitialize,
-                               UvmRegisterGpu, UvmRegisterVaSpace, UvmUnregisterVaSpace, UvmRegisterChannel,
-                               UvmUnregisterChannel, UvmCreateExternalRange, UvmMapExternal, UvmUnmapExternal, UvmFree>;
+using IoctlView =
+    std::variant<Other, Alloc, AllocMemory, VidHeapAlloc, VidHeapFree, Free, Control, Dup, Share, ContextDma, MapMemory,
+                 UnmapMemory, MapDma, UnmapDma, RegisterFd, CheckVersion, UvmInitialize, UvmRegisterGpu,
+                 UvmRegisterVaSpace, UvmUnregisterVaSpace, UvmRegisterChannel, UvmUnregisterChannel,
+                 UvmCreateExternalRange, UvmMapExternal, UvmUnmapExternal, UvmFree>;
 
 // Bytes to copy in before decode(), at most kMaxArgument; 0 when decode() would answer Other anyway.
 size_t argument_size(Surface surface, unsigned long request, const DriverAbi& abi);

@@ -249,6 +249,14 @@ TEST(Decode, TheRest) {
     CheckVersionArgs version{};
     std::memset(version.versionString, 'x', sizeof version.versionString);  // no terminator
     EXPECT_EQ(std::strlen(as<CheckVersion>(decode_rm(escape::kCheckVersionStr, version)).version), 63u);
+    const auto dma =
+        as<ContextDma>(decode_rm(escape::kAllocContextDma2, ContextDmaArgs{1, 0, 3, 2, 0, 0, 8, 0, 0x50, 0xfaf, 7, 0}));
+    EXPECT_EQ(dma.client, 1u);
+    EXPECT_EQ(dma.object, 3u);
+    EXPECT_EQ(dma.memory, 8u);
+    EXPECT_EQ(dma.offset, 0x50u);
+    EXPECT_EQ(dma.limit, 0xfafu);
+    EXPECT_EQ(dma.status, 7u);
     VidHeapArgs heap{};
     heap.function = kVidHeapFree;
     heap.allocSize.hMemory = 8;
@@ -318,7 +326,7 @@ TEST(Decode, StatusIsWhereTheKernelWritesIt) {
         for (unsigned long request = 0; request < 100; ++request) check(Surface::kUvm, request, *a);
         check(Surface::kUvm, uvm::kInitialize, *a);
     }
-    EXPECT_EQ(checked, static_cast<int>(all_abis().size()) * 22);
+    EXPECT_EQ(checked, static_cast<int>(all_abis().size()) * 23);
 }
 
 TEST(Decode, NothingFitsPastTheLimits) {

@@ -34,7 +34,7 @@ ROBUSTNESS_ROW_KEYS = ("name", "value", "unit", "limit", "command")
 ROBUSTNESS_MUST = (
     "ready-max", "idle-cpu", "idle-rss", "rss-1000", "register-p50-100", "register-p99-100", "attach-p50-100", "attach-p99-100",
     "release-p99-killed", "release-p99-stopped", "release-p99-zombie", "silent-released-max", "stall-register-p99", "stall-attach-p99",
-    "soak-operations", "soak-rss-growth", "soak-fd-growth", "soak-left-behind",
+    "heap-growth", "heap-left-growth", "soak-operations", "soak-rss-growth", "soak-fd-growth", "soak-left-behind",
 )
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*\Z")

@@ -4,6 +4,7 @@
   scripts/robustness.py --bin build/release                     about three minutes; builds that tree first unless --no-build
   scripts/robustness.py --bin build/release --realtime          on a machine that has other work: its wait for a processor stays out
   scripts/robustness.py --bin build/release --merge rows.json   with rows of other tests, e.g. of the kill matrix (docs/fault-injection.md)
+  scripts/robustness.py --add rows.json                         measures nothing: those rows take the place of their namesakes, or come last
 
 Runs build/release/bin/vuda-load (tests/load), writes docs/results/robustness.json and replaces the table between the markers in
 docs/robustness.md. A file for --merge is {"rows": [{"name", "value", "unit", "limit", "command"}...]}; the limit is a number, a text
@@ -56,6 +57,7 @@ def parse_arguments(argv):
     parser.add_argument("--bin", default=os.path.join(TOP, "build", "release"), metavar="DIR", help="build tree (build/release)")
     parser.add_argument("--no-build", action="store_true", help="measure what is there")
     parser.add_argument("--merge", action="append", default=[], metavar="FILE", help="rows of another test; may be given again")
+    parser.add_argument("--add", action="append", default=[], metavar="FILE", help="put rows of another test into the results that are there")
     parser.add_argument("--output", default=os.path.join(TOP, "docs", "results", "robustness.json"), metavar="FILE")
     parser.add_argument("--table", default=os.path.join(TOP, "docs", "robustness.md"), metavar="FILE", help="'' for none")
     parser.add_argument("--realtime", action="store_true", help="what is timed to the millisecond runs ahead of other programs (chrt -f 10; needs root)")
@@ -168,8 +170,28 @@ def replace_table(path, text):
         file.write(f"{head}{BEGIN}\n{text}\n{END}{tail}")
 
 
+def put(rows, new):
+    """Rows of the same name are replaced where they stand, the others come last."""
+    by_name = {row["name"]: row for row in new}
+    kept = [by_name.pop(row["name"], row) for row in rows]
+    return kept + list(by_name.values())
+
+
+def add(arguments):
+    try:
+        new = [row for path in arguments.add for row in read_rows(path)]
+        with open(arguments.output, encoding="utf-8") as file:
+            document = json.load(file)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        fail(70, str(error))
+    document["rows"] = put(document["rows"], new)
+    return finish(arguments, document)
+
+
 def main(argv):
     arguments = parse_arguments(argv)
+    if arguments.add:
+        return add(arguments)
     if not arguments.no_build:
         if subprocess.run(["cmake", "--build", arguments.bin, "--target", "vuda-load"], check=False).returncode != 0:
             fail(69, f"{arguments.bin} does not build; cmake --preset release first")
@@ -194,8 +216,12 @@ def main(argv):
         "load": [round(before, 2), round(os.getloadavg()[0], 2)],
         "commit": commit(),
         "command": "scripts/robustness.py --bin build/release" + (" --realtime" if arguments.realtime else "") + "".join(f" --merge {os.path.basename(p)}" for p in arguments.merge),
-        "rows": rows + merged,
+        "rows": put(rows, merged),
     }
+    return finish(arguments, document)
+
+
+def finish(arguments, document):
     with open(arguments.output, "w", encoding="utf-8") as file:
         json.dump(document, file, indent=2)
         file.write("\n")

@@ -4,7 +4,7 @@
 #   scripts/test.sh            release build, all tests without a GPU                  (the everyday check)
 #   scripts/test.sh --ci       also formatting, ASan and UBSan, clang-tidy, fuzzing, TSan     (what CI runs)
 #   scripts/test.sh --all      also every source alone, and the static analyzer               (before a release)
-#   scripts/test.sh STEP...    only these: packages format release asan lint fuzz tsan alone analyze
+#   scripts/test.sh STEP...    only these: packages checkers format release asan lint fuzz tsan alone analyze
 #
 # Build trees are kept in build/PRESET and objects in ccache, so a second run is short. VUDA_FUZZ_SECONDS: how long each fuzzer runs (60).
 set -euo pipefail
@@ -21,17 +21,30 @@ as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-step_packages() {
+install_missing() {
     local missing
-    # shellcheck disable=SC2046
-    missing=$(dpkg-query -W -f='${Package} ${Status}\n' $(cat scripts/packages.txt) 2>/dev/null |
+    # dpkg-query fails when it has never heard of one of them.
+    missing=$({ dpkg-query -W -f='${Package} ${Status}\n' "$@" 2>/dev/null || true; } |
         awk '/ok installed$/ { have[$1] = 1 } END { for (p in have) print p }' |
-        sort | comm -13 - <(sort -u scripts/packages.txt))
+        sort | comm -13 - <(printf '%s\n' "$@" | sort -u))
     if [ -n "$missing" ]; then
         as_root apt-get update -q
         # shellcheck disable=SC2086
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
     fi
+}
+
+step_packages() {
+    # shellcheck disable=SC2046
+    install_missing $(cat scripts/packages.txt)
+}
+
+# What judges units, manual pages, metrics and memory. Tests that lack one of these say so and are skipped.
+step_checkers() {
+    local packages=(heaptrack man-db mandoc systemd)
+    # For promtool. Where a service manager runs, installing it would start a server.
+    [ -d /run/systemd/system ] || packages+=(prometheus)
+    install_missing "${packages[@]}"
 }
 
 files() { git ls-files --cached --others --exclude-standard "$@" | sort -u | while read -r f; do [ ! -f "$f" ] || echo "$f"; done; }
@@ -114,8 +127,8 @@ finish() {
 
 steps=("$@")
 [ ${#steps[@]} -gt 0 ] || steps=(packages release)
-[ "${steps[0]}" != --ci ] || steps=(packages format release asan lint fuzz tsan)
-[ "${steps[0]}" != --all ] || steps=(packages format release asan lint fuzz tsan alone analyze)
+[ "${steps[0]}" != --ci ] || steps=(packages checkers format release asan lint fuzz tsan)
+[ "${steps[0]}" != --all ] || steps=(packages checkers format release asan lint fuzz tsan alone analyze)
 for step in "${steps[@]}"; do
     declare -F "step_$step" >/dev/null || { echo "unknown step '$step'" >&2; sed -n '2,9p' "$0" >&2; exit 64; }
 done

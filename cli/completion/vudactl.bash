@@ -9,7 +9,7 @@ _vudactl() {
     local cur prev words cword
     _init_completion -n : || return
 
-    local commands="run status top watch metrics doctor driver detach quota mode slo bugreport"
+    local commands="run status top watch metrics doctor driver detach unquarantine quota mode slo bugreport"
     local command="" i
     for ((i = 1; i < cword; ++i)); do
         case ${words[i]} in
@@ -39,8 +39,10 @@ _vudactl() {
             case $prev in
                 --attach) COMPREPLY=($(compgen -W "$(_vudactl_tsgs)" -- "$cur")) ;;
                 --register) ;;
+                --allow-user) COMPREPLY=($(compgen -u -- "$cur")) ;;
+                --allow-group) COMPREPLY=($(compgen -g -- "$cur")) ;;
                 --reserve) COMPREPLY=($(compgen -W "all 1 2 4 8" -- "$cur")) ;;
-                *) COMPREPLY=($(compgen -W "--register --attach --share --reserve --require --no-layer --help --" -- "$cur")) ;;
+                *) COMPREPLY=($(compgen -W "--register --allow-user --allow-group --attach --share --reserve --fit-kernels --require --no-layer --help --" -- "$cur")) ;;
             esac
             ;;
         status | watch) COMPREPLY=($(compgen -W "--json --help" -- "$cur")) ;;
@@ -58,6 +60,7 @@ _vudactl() {
             esac
             ;;
         driver) COMPREPLY=($(compgen -W "list --json --help" -- "$cur")) ;;
+        unquarantine) COMPREPLY=($(compgen -W "$(_vudactl_tsgs) --all --help" -- "$cur")) ;;
         quota)
             case $((cword - i)) in
                 1) COMPREPLY=($(compgen -W "$(_vudactl_tsgs)" -- "$cur")) ;;

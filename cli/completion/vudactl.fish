@@ -12,7 +12,7 @@ function __vudactl_at
     test (math (count $words) - $at) -eq $argv[2]
 end
 
-set -l commands run status top watch metrics doctor driver detach quota mode slo bugreport
+set -l commands run status top watch metrics doctor driver detach unquarantine quota mode slo bugreport
 
 complete -c vudactl -f
 complete -c vudactl -l help -d 'Print help'
@@ -26,15 +26,19 @@ complete -c vudactl -n "not __fish_seen_subcommand_from $commands" -a metrics -d
 complete -c vudactl -n "not __fish_seen_subcommand_from $commands" -a doctor -d 'What keeps this machine from sharing'
 complete -c vudactl -n "not __fish_seen_subcommand_from $commands" -a driver -d 'About NVIDIA driver releases'
 complete -c vudactl -n "not __fish_seen_subcommand_from $commands" -a detach -d 'End sharing for one session'
+complete -c vudactl -n "not __fish_seen_subcommand_from $commands" -a unquarantine -d 'Let programs come back that are held off after a fault'
 complete -c vudactl -n "not __fish_seen_subcommand_from $commands" -a quota -d 'Limit what compute may use'
 complete -c vudactl -n "not __fish_seen_subcommand_from $commands" -a mode -d 'How graphics and compute divide a TSG'
 complete -c vudactl -n "not __fish_seen_subcommand_from $commands" -a slo -d 'Set targets for the tuner'
 complete -c vudactl -n "not __fish_seen_subcommand_from $commands" -a bugreport -d 'Collect what a report needs'
 
 complete -c vudactl -n '__fish_seen_subcommand_from run' -l register -x -d 'Let others find the TSG of this renderer'
+complete -c vudactl -n '__fish_seen_subcommand_from run' -l allow-user -x -a '(__fish_complete_users)' -d 'This user may attach too'
+complete -c vudactl -n '__fish_seen_subcommand_from run' -l allow-group -x -a '(__fish_complete_groups)' -d 'Members of this group may attach too'
 complete -c vudactl -n '__fish_seen_subcommand_from run' -l attach -x -a '(__vudactl_tsgs)' -d 'Run CUDA in this TSG'
 complete -c vudactl -n '__fish_seen_subcommand_from run' -l share -d 'CUDA and Vulkan in one process'
 complete -c vudactl -n '__fish_seen_subcommand_from run' -l reserve -x -a 'all 1 2 4 8' -d 'Channels that CUDA shares with'
+complete -c vudactl -n '__fish_seen_subcommand_from run' -l fit-kernels -d 'Have libraries choose kernels that can share'
 complete -c vudactl -n '__fish_seen_subcommand_from run' -l require -d 'Failure to share is an error'
 complete -c vudactl -n '__fish_seen_subcommand_from run' -l no-layer -d 'Do not enable the Vulkan layer'
 complete -c vudactl -n '__fish_seen_subcommand_from run' -a '(__fish_complete_subcommand --fcs-skip=2)'
@@ -47,6 +51,8 @@ complete -c vudactl -n '__fish_seen_subcommand_from top' -l interval -x -d 'Seco
 complete -c vudactl -n '__fish_seen_subcommand_from bugreport' -l output -r -F -d 'File to make'
 complete -c vudactl -n '__fish_seen_subcommand_from bugreport' -l list -d 'Say what would be taken'
 
+complete -c vudactl -n '__fish_seen_subcommand_from unquarantine' -l all -d 'Those of every name that you may steer'
+complete -c vudactl -n '__vudactl_at unquarantine 0' -a '(__vudactl_tsgs)'
 complete -c vudactl -n '__vudactl_at quota 0; or __vudactl_at mode 0; or __vudactl_at slo 0' -a '(__vudactl_tsgs)'
 complete -c vudactl -n '__vudactl_at quota 1' -a 'auto none'
 complete -c vudactl -n '__vudactl_at mode 1' -a 'intra-sm inter-sm sliced'

@@ -88,6 +88,36 @@ uint32_t vuda_version(void);
  */
 int vuda_register(const char* name);
 
+/* Most users, and most groups, that a name can be open to. */
+#define VUDA_MAX_ALLOWED 64u
+
+/* Who may attach beside this user and root. 32 bytes. New members are added at the end only. */
+struct vuda_allowed {
+    uint32_t size; /* sizeof(struct vuda_allowed) */
+    uint32_t uid_count;
+    const uint32_t* uids; /* uid_t of each; copied. NULL where uid_count is 0 */
+    const uint32_t* gids; /* gid_t: a process in one of these groups, its supplementary groups included */
+    uint32_t gid_count;
+    uint32_t reserved; /* 0 */
+};
+
+/*
+ * Says who may attach to the name that this process registers, all of them: what was said before is replaced, and so is
+ * what the environment says (`vudactl run --allow-user`, `--allow-group`). Empty lists: nobody else. NULL: whom the
+ * environment names, as without this call.
+ *
+ * Whoever attaches shares this program's life on the GPU and can read and write its control buffers
+ * (docs/security-model.md): allow only whom you would let run as this user. A shorter list counts for those that come
+ * later; it puts nobody out.
+ *
+ * When: before vuda_register, or at any time after it. vudad checks the list against what the kernel says of the
+ * process that attaches, and keeps to it after a restart. vuda_detach forgets it.
+ *
+ * VUDA_E_INVALID: a size smaller than the first version of the structure (32), more than VUDA_MAX_ALLOWED of a kind,
+ * an id of UINT32_MAX (which is nobody's), NULL with a count; otherwise as vuda_register.
+ */
+int vuda_set_allowed(const struct vuda_allowed* allowed);
+
 /*
  * Puts the channels of the next CUDA context into the TSG that another process registered as `name` (rules as above).
  *

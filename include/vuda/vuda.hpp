@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "vuda/vuda.h"
 
@@ -63,6 +64,27 @@ inline Partition get_partition() {
                      raw.launches,
                      raw.reason};
 }
+
+// Who may attach beside this user and root: numeric ids, at most VUDA_MAX_ALLOWED of each.
+struct Allowed {
+    std::vector<std::uint32_t> uids;
+    std::vector<std::uint32_t> gids;
+};
+inline Outcome set_allowed(const Allowed& allowed) {
+    vuda_allowed raw{};
+    raw.size = sizeof raw;
+    // A count that does not fit is too large for the call as well.
+    const auto count = [](const auto& ids) {
+        return static_cast<std::uint32_t>(ids.size() > VUDA_MAX_ALLOWED ? VUDA_MAX_ALLOWED + 1 : ids.size());
+    };
+    raw.uid_count = count(allowed.uids);
+    raw.uids = allowed.uids.data();
+    raw.gid_count = count(allowed.gids);
+    raw.gids = allowed.gids.data();
+    return Outcome(vuda_set_allowed(&raw));
+}
+// Whom the environment names, as without set_allowed.
+inline Outcome clear_allowed() { return Outcome(vuda_set_allowed(nullptr)); }
 
 inline Outcome set_mode(vuda_mode mode) { return Outcome(vuda_set_mode(mode)); }
 inline Outcome set_quota(std::uint32_t tpcs) { return Outcome(vuda_set_quota(tpcs)); }

@@ -59,7 +59,7 @@ def known_zsh(text):
     arms = dict()
     for labels, arm in re.findall(r"^ {16}([a-z| ]+|\*)\)(.*?)(?=^ {16}(?:[a-z| ]+|\*)\)|^ {12}esac)", text, re.M | re.S):
         for label in labels.split("|"):
-            arms[label.strip()] = set(re.findall(r"'(--[a-z-]+)", arm))
+            arms[label.strip()] = set(re.findall(r"'\*?(--[a-z-]+)", arm))  # '*': may be given again
     for command in commands:
         result[command] = arms.get(command, arms["*"])
     return result

@@ -20,7 +20,7 @@ namespace vuda::page {
 inline constexpr uint64_t kMagic = 0x3130656761707556;  // "Vupage01"; another layout is another magic
 inline constexpr size_t kMaskWords = 4;                 // 256 TPCs, as many as a Topology message may hold
 inline constexpr size_t kSplitSlots = 4;
-// At 10,000 samples a second the ring holds 0.8 s; vudad takes them out every 100 ms.
+// At 10,000 samples a second the ring holds 0.8 s; vudad takes them out every 100 ms, or 400 ms after a second without.
 inline constexpr uint64_t kRingCells = 8192;
 // The process maps what follows writable: a multiple of every page size that Linux has on x86-64 and Arm.
 inline constexpr size_t kProcessHalf = 65536;
@@ -34,6 +34,10 @@ struct Split {
     SplitMode mode = SplitMode::kUnspecified;
     uint32_t applied_tpcs = 0;          // TPCs that compute may use; 0: not known
     uint64_t disable[kMaskWords] = {};  // bit t of word t / 64: compute must not use TPC t (its place in Topology.tpcs)
+    // Mode sliced, for the renderer: its part of the GPU's time, 1..999 (0: no share was asked for), and the time that
+    // a frame may take from the one before (0: no target).
+    uint32_t graphics_permille = 0;
+    uint64_t frame_ns = 0;
 };
 
 enum class SampleKind : uint32_t {
@@ -70,7 +74,8 @@ struct SplitSlot {
     Word generation;
     Word mode_and_tpcs;  // mode in the upper 32 bits
     Word disable[kMaskWords];
-    Word reserved[2];
+    Word graphics_permille;
+    Word frame_ns;
 };
 static_assert(sizeof(SplitSlot) == 64);
 
@@ -96,7 +101,9 @@ struct Cell {
 static_assert(sizeof(Cell) == 32);
 
 struct ProcessHalf {
-    Word applied;               // generation of the split that launches follow
+    Word applied;               // generation of the split that launches, or in mode sliced frames, follow
+    Word refused;               // kernels that were not run, because they would have ended the TSG
+    Word paces;                 // not 0: its frames can be held back
     alignas(64) Word launches;  // of one thread, which needs no locked instruction for it
     Word launches_of_others;    // of all other threads
     alignas(64) Word head;      // tickets given out
@@ -135,6 +142,8 @@ class SplitWriter {
         slot.mode_and_tpcs.store(uint64_t{static_cast<uint32_t>(split.mode)} << 32 | split.applied_tpcs,
                                  std::memory_order_release);
         for (size_t i = 0; i < kMaskWords; ++i) slot.disable[i].store(split.disable[i], std::memory_order_release);
+        slot.graphics_permille.store(split.graphics_permille, std::memory_order_release);
+        slot.frame_ns.store(split.frame_ns, std::memory_order_release);
         half_.version.store(next, std::memory_order_release);
         version_ = next;
     }
@@ -182,6 +191,8 @@ class SampleReader {
     uint64_t lost() const { return page_.process.lost.load(std::memory_order_relaxed); }
     uint64_t launches() const { return page::launches(page_); }
     uint64_t applied_generation() const { return page_.process.applied.load(std::memory_order_acquire); }
+    uint64_t refused() const { return page_.process.refused.load(std::memory_order_relaxed); }
+    bool paces() const { return page_.process.paces.load(std::memory_order_relaxed) != 0; }
 
  private:
     enum class Found { kSample, kNothing, kBad };
@@ -223,6 +234,8 @@ inline bool read_split(const DaemonHalf& half, Split& out) {
         read.generation = slot.generation.load(std::memory_order_acquire);
         const uint64_t packed = slot.mode_and_tpcs.load(std::memory_order_acquire);
         for (size_t i = 0; i < kMaskWords; ++i) read.disable[i] = slot.disable[i].load(std::memory_order_acquire);
+        read.graphics_permille = static_cast<uint32_t>(slot.graphics_permille.load(std::memory_order_acquire));
+        read.frame_ns = slot.frame_ns.load(std::memory_order_acquire);
         // The writer comes to this slot again kSplitSlots - 1 versions later.
         if (half.version.load(std::memory_order_relaxed) - version >= kSplitSlots - 1) continue;
         read.mode = static_cast<SplitMode>(packed >> 32);
@@ -273,6 +286,8 @@ class SampleWriter {
         launches.store(launches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     }
     void set_applied(uint64_t generation) { page_.process.applied.store(generation, std::memory_order_release); }
+    void count_refused() { page_.process.refused.fetch_add(1, std::memory_order_relaxed); }
+    void set_paces() { page_.process.paces.store(1, std::memory_order_relaxed); }
     uint64_t applied() const { return page_.process.applied.load(std::memory_order_relaxed); }
 
  private:

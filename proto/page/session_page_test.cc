@@ -23,7 +23,7 @@ class SessionPage : public testing::Test {
 Sample sample_of(uint64_t id) { return {SampleKind::kFrame, id, id * 10, id * 3}; }
 
 TEST_F(SessionPage, NothingWasAskedForInAFreshPage) {
-    Split split{9, SplitMode::kSliced, 9, {9}};
+    Split split{9, SplitMode::kSliced, 9, {9}, 9, 9};
     ASSERT_TRUE(read_split(page_->daemon, split));
     EXPECT_EQ(split.generation, 0u);
     EXPECT_EQ(split.disable[0], 0u);

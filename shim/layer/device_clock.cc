@@ -4,12 +4,21 @@
 
 namespace vuda::layer {
 
+std::vector<VkQueueFamilyProperties> queue_families(const DeviceOrigin& origin) {
+    const auto families_of = reinterpret_cast<PFN_vkGetPhysicalDeviceQueueFamilyProperties>(
+        origin.next_instance(origin.instance, "vkGetPhysicalDeviceQueueFamilyProperties"));
+    if (families_of == nullptr) return {};
+    uint32_t count = 0;
+    families_of(origin.physical, &count, nullptr);
+    std::vector<VkQueueFamilyProperties> families(count);
+    families_of(origin.physical, &count, families.data());
+    return families;
+}
+
 std::shared_ptr<DeviceClock> DeviceClock::make(VkDevice device, const DeviceOrigin& origin, const SampleSink& sink) {
     const auto properties_of = reinterpret_cast<PFN_vkGetPhysicalDeviceProperties>(
         origin.next_instance(origin.instance, "vkGetPhysicalDeviceProperties"));
-    const auto families_of = reinterpret_cast<PFN_vkGetPhysicalDeviceQueueFamilyProperties>(
-        origin.next_instance(origin.instance, "vkGetPhysicalDeviceQueueFamilyProperties"));
-    if (properties_of == nullptr || families_of == nullptr) return nullptr;
+    if (properties_of == nullptr) return nullptr;
     try {
         std::shared_ptr<DeviceClock> made(new DeviceClock(device, origin, sink));
         made->calls_ = ClockCalls::find(origin.next_device, device);
@@ -18,10 +27,7 @@ std::shared_ptr<DeviceClock> DeviceClock::make(VkDevice device, const DeviceOrig
         properties_of(origin.physical, &properties);
         made->period_ns_ = static_cast<double>(properties.limits.timestampPeriod);
         if (!(made->period_ns_ > 0)) return nullptr;
-        uint32_t count = 0;
-        families_of(origin.physical, &count, nullptr);
-        made->families_.resize(count);
-        families_of(origin.physical, &count, made->families_.data());
+        made->families_ = queue_families(origin);
         return made;
     } catch (const std::bad_alloc&) {
         return nullptr;
@@ -56,11 +62,14 @@ QueueClock* DeviceClock::find(VkQueue queue) {
     return nullptr;
 }
 
-void DeviceClock::signalled(uint64_t fence, uint64_t now_ns) {
+uint64_t DeviceClock::signalled(uint64_t fence, uint64_t now_ns) {
     const std::lock_guard lock(mutex_);
+    uint64_t took = 0;
     for (const Timed& timed : queues_) {
-        if (timed.clock != nullptr) timed.clock->signalled(fence, now_ns, sink_);
+        if (timed.clock == nullptr) continue;
+        if (const uint64_t one = timed.clock->signalled(fence, now_ns, sink_); one != 0) took = one;
     }
+    return took;
 }
 
 }  // namespace vuda::layer

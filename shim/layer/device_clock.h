@@ -21,6 +21,9 @@ struct DeviceOrigin {
     PFN_vkSetDeviceLoaderData set_loader_data = nullptr;
 };
 
+// Empty: the driver does not say.
+std::vector<VkQueueFamilyProperties> queue_families(const DeviceOrigin& origin);
+
 class DeviceClock {
  public:
     // Nothing is made before a queue shows up. nullptr: this device has no clock.
@@ -29,18 +32,30 @@ class DeviceClock {
     // The program got hold of this queue: once or several times, from any thread.
     void queue_found(VkQueue queue, uint32_t family);
 
-    // Hands a submission on to `next`, with timestamps where somebody wants them.
+    // Hands a submission on to `next`, with timestamps where somebody wants them: who takes samples, or the caller.
+    // `worked`: GPU time of such work without a fence as has become known is added.
     template <typename Submit, typename Next>
-    VkResult submit(VkQueue queue, uint32_t count, const Submit* submits, VkFence fence, uint64_t frame, Next next) {
-        QueueClock* clock = sink_.wants(kGpuFrameSample) != 0 ? find(queue) : nullptr;
+    VkResult submit(VkQueue queue, uint32_t count, const Submit* submits, VkFence fence, uint64_t frame, bool wanted,
+                    uint64_t& worked, Next next) {
+        QueueClock* clock = wanted || sink_.wants(kGpuFrameSample) != 0 ? find(queue) : nullptr;
         if (clock == nullptr) return next(queue, count, submits, fence);
-        StampedSubmit<Submit> stamped(*clock, count, submits, reinterpret_cast<uint64_t>(fence), frame);
+        uint64_t stamp = reinterpret_cast<uint64_t>(fence);
+        if (wanted) {
+            worked += clock->poll();
+            // One that began when nobody asked would count from then on.
+            if (stamp == 0) {
+                clock->drop_frame();
+                stamp = clock->unfenced();
+            }
+        }
+        StampedSubmit<Submit> stamped(*clock, count, submits, stamp, frame);
         const VkResult result = next(queue, stamped.count(), stamped.batches(), fence);
         if (result != VK_SUCCESS) stamped.refused(*clock);
         return result;
     }
 
-    void signalled(uint64_t fence, uint64_t now_ns);
+    // Returns what the frame that ended with this fence took on the GPU, nanoseconds; 0: not known.
+    uint64_t signalled(uint64_t fence, uint64_t now_ns);
 
  private:
     struct Timed {

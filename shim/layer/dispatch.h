@@ -10,6 +10,7 @@
 
 #include "shim/layer/device_clock.h"
 #include "shim/layer/frame_times.h"
+#include "shim/layer/turn_gate.h"
 
 namespace vuda::layer {
 
@@ -36,6 +37,7 @@ struct TimedDispatch {
     PFN_vkGetDeviceQueue2 get_device_queue2 = nullptr;
     std::shared_ptr<FrameTimes> times;
     std::shared_ptr<DeviceClock> clock;  // nullptr: the GPU's own times cannot be had
+    std::shared_ptr<TurnGate> gate;      // nullptr: frames are never held back
 };
 
 // The loader writes its dispatch pointer into the first word of every dispatchable handle; an instance and its physical

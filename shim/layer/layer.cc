@@ -3,7 +3,7 @@
 //
 // A library of its own, apart from the preload: one object that is both LD_PRELOAD and Vulkan layer collides with the
 // loader. Nothing here runs after device creation, but in a process that shares its device: there frames are timed
-// (timed_calls.h), on the GPU as well (queue_clock.h).
+// (timed_calls.h), on the GPU as well (queue_clock.h), and a lost device is told (device_lost.h).
 #include <dlfcn.h>
 #include <vulkan/vk_layer.h>
 
@@ -11,6 +11,7 @@
 #include <memory>
 #include <string_view>
 
+#include "shim/layer/device_lost.h"
 #include "shim/layer/dispatch.h"
 #include "shim/layer/timed_calls.h"
 
@@ -108,6 +109,7 @@ VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const Vk
     }
     tell_preload();
     // The preload has loaded libvuda.so by now, if this process was asked to share.
+    watch_device(*device, next_device);
     time_device(*device, {instance->instance, physical, next, next_device, find_loader_data(info->pNext)});
     return VK_SUCCESS;
 }
@@ -115,6 +117,7 @@ VKAPI_ATTR VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const Vk
 VKAPI_ATTR void VKAPI_CALL destroy_device(VkDevice device, const VkAllocationCallbacks* allocator) {
     if (device == VK_NULL_HANDLE) return;
     forget_timed_device(device);
+    forget_watched_device(device);
     if (const auto dispatch = devices().take(device)) dispatch->destroy_device(device, allocator);
 }
 
@@ -143,6 +146,7 @@ PFN_vkVoidFunction own_instance_function(std::string_view name) {
 PFN_vkVoidFunction get_device_proc_addr(VkDevice device, const char* name) {
     if (const PFN_vkVoidFunction own = own_device_function(name)) return own;
     if (const PFN_vkVoidFunction timed = timed_function(device, name)) return timed;
+    if (const PFN_vkVoidFunction watched = watched_function(device, name)) return watched;
     const auto dispatch = devices().find(device);
     return dispatch ? dispatch->get_device_proc_addr(device, name) : nullptr;
 }

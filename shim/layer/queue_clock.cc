@@ -111,7 +111,8 @@ void QueueClock::drop_frame() {
     open_ = nullptr;
 }
 
-void QueueClock::signalled(uint64_t fence, uint64_t now_ns, const SampleSink& sink) {
+uint64_t QueueClock::signalled(uint64_t fence, uint64_t now_ns, const SampleSink& sink) {
+    uint64_t took = 0;
     for (Slot& slot : slots_) {
         if (slot.state.load(std::memory_order_acquire) != Slot::State::kPending ||
             slot.fence.load(std::memory_order_relaxed) != fence) {
@@ -120,17 +121,41 @@ void QueueClock::signalled(uint64_t fence, uint64_t now_ns, const SampleSink& si
         Slot::State pending = Slot::State::kPending;
         if (!slot.state.compare_exchange_strong(pending, Slot::State::kReading, std::memory_order_acquire)) continue;
         // The slot may have come by another fence since it was looked at.
-        if (slot.fence.load(std::memory_order_relaxed) == fence) read(slot, now_ns, sink);
+        if (slot.fence.load(std::memory_order_relaxed) == fence) {
+            if (const auto known = read(slot, false); known && *known != kNoTime) {
+                took = *known;
+                sink.push(kGpuFrameSample, slot.frame.load(std::memory_order_relaxed), now_ns, took);
+            }
+        }
         slot.state.store(Slot::State::kFree, std::memory_order_release);
     }
+    return took;
 }
 
-void QueueClock::read(const Slot& slot, uint64_t now_ns, const SampleSink& sink) {
+uint64_t QueueClock::poll() {
+    uint64_t took = 0;
+    for (Slot& slot : slots_) {
+        Slot::State pending = Slot::State::kPending;
+        if (slot.state.load(std::memory_order_acquire) != pending ||
+            (slot.fence.load(std::memory_order_relaxed) & kUnfenced) != kUnfenced ||
+            !slot.state.compare_exchange_strong(pending, Slot::State::kReading, std::memory_order_acquire)) {
+            continue;
+        }
+        const std::optional<uint64_t> known = read(slot, true);
+        if (known && *known != kNoTime) took += *known;
+        slot.state.store(known ? Slot::State::kFree : Slot::State::kPending, std::memory_order_release);
+    }
+    return took;
+}
+
+std::optional<uint64_t> QueueClock::read(Slot& slot, bool may_be_old) {
     uint64_t ticks[2] = {};
     if (calls_.get_query_pool_results(device_, queries_, 2 * slot.number, 2, sizeof ticks, ticks, sizeof ticks[0],
                                       VK_QUERY_RESULT_64_BIT) != VK_SUCCESS) {
-        return;
+        return std::nullopt;
     }
+    if (may_be_old && ticks[1] == slot.seen_end) return std::nullopt;
+    slot.seen_end = ticks[1];
     // The first timestamp is written when the front end gets there, which may be while the frame before still runs:
     // that time is the other frame's.
     const uint64_t last = last_end_.exchange(ticks[1], std::memory_order_relaxed);
@@ -138,9 +163,8 @@ void QueueClock::read(const Slot& slot, uint64_t now_ns, const SampleSink& sink)
     const uint64_t since_last = (ticks[1] - last) & mask_;
     const uint64_t own = last != 0 && since_last < whole ? since_last : whole;
     // A counter that ran backwards looks like ages.
-    if (own > mask_ / 2) return;
-    sink.push(kGpuFrameSample, slot.frame.load(std::memory_order_relaxed), now_ns,
-              static_cast<uint64_t>(static_cast<double>(own) * period_ns_));
+    if (own > mask_ / 2) return kNoTime;
+    return static_cast<uint64_t>(static_cast<double>(own) * period_ns_);
 }
 
 }  // namespace vuda::layer

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "shim/layer/frame_times.h"
 
@@ -45,6 +46,7 @@ class QueueClock {
         std::atomic<uint64_t> fence{0};
         std::atomic<uint64_t> frame{0};
         uint32_t number = 0;
+        uint64_t seen_end = 0;  // ticks that were read last: until the GPU gets to it, the slot still holds those
         VkCommandBuffer before = VK_NULL_HANDLE;
         VkCommandBuffer after = VK_NULL_HANDLE;
     };
@@ -71,10 +73,18 @@ class QueueClock {
     // The submission with the slot's end was refused.
     static void undo(Slot& slot) { slot.state.store(Slot::State::kFree, std::memory_order_release); }
 
-    // --- Any thread: the program saw this fence signalled.
-    void signalled(uint64_t fence, uint64_t now_ns, const SampleSink& sink);
+    // --- Any thread: the program saw this fence signalled. Returns what the frame took, nanoseconds; 0: not known.
+    uint64_t signalled(uint64_t fence, uint64_t now_ns, const SampleSink& sink);
+
+    // --- Work that no fence follows: each submission is timed by itself, for who wants the sum (turn_gate.h).
+    // A stamp for end_frame() instead of a fence.
+    uint64_t unfenced() { return kUnfenced | ++unfenced_; }
+    // What such work took of which that has become known, nanoseconds. In vkQueueSubmit, as begin_frame().
+    uint64_t poll();
 
  private:
+    // No handle looks like it: addresses in a process have no upper half like this, and counters do not come so far.
+    static constexpr uint64_t kUnfenced = 0xfeed'0000'0000'0000;
     static constexpr uint32_t kSlots = 8;  // frames in flight of one queue
 
     QueueClock(VkDevice device, const ClockCalls& calls, uint32_t valid_bits, double period_ns)
@@ -84,7 +94,9 @@ class QueueClock {
           period_ns_(period_ns) {}
 
     bool record(uint32_t family, PFN_vkSetDeviceLoaderData set_loader_data);
-    void read(const Slot& slot, uint64_t now_ns, const SampleSink& sink);
+    static constexpr uint64_t kNoTime = ~uint64_t{0};
+    // nullopt: the GPU is not so far. kNoTime: what it wrote makes no sense.
+    std::optional<uint64_t> read(Slot& slot, bool may_be_old);
 
     const VkDevice device_;
     const ClockCalls calls_;
@@ -94,6 +106,7 @@ class QueueClock {
     VkQueryPool queries_ = VK_NULL_HANDLE;
     std::array<Slot, kSlots> slots_;
     Slot* open_ = nullptr;
+    uint64_t unfenced_ = 0;
     std::atomic<uint64_t> last_end_{0};  // of the frame that was read last, in ticks
 };
 

@@ -123,6 +123,29 @@ TEST_F(QueueClockTest, TimeOfTheFrameBeforeIsNotCountedAgain) {
     EXPECT_EQ(g_samples[2].duration_ns, 200u);
 }
 
+TEST_F(QueueClockTest, WorkThatNoFenceFollowsIsKnownOnceTheGpuIsDone) {
+    const auto submit = [&] {
+        const VkSubmitInfo one = batch(work_, 1);
+        const StampedSubmit<VkSubmitInfo> stamped(*clock_, 1, &one, clock_->unfenced(), 1);
+        EXPECT_EQ(stamped.count(), 2u);
+    };
+    submit();
+    g_driver.results = VK_NOT_READY;
+    EXPECT_EQ(clock_->poll(), 0u);
+    g_driver.results = VK_SUCCESS;
+    g_driver.ticks[0] = 1000;
+    g_driver.ticks[1] = 1500;
+    EXPECT_EQ(clock_->poll(), 1000u);
+    EXPECT_EQ(clock_->poll(), 0u) << "once";
+    submit();
+    EXPECT_EQ(clock_->poll(), 0u) << "the slot still holds what it held before";
+    g_driver.ticks[0] = 2000;
+    g_driver.ticks[1] = 2100;
+    clock_->signalled(5, 1, kSink);
+    EXPECT_EQ(clock_->poll(), 200u);
+    EXPECT_TRUE(g_samples.empty()) << "pieces are no frames";
+}
+
 TEST_F(QueueClockTest, TheCounterWraps) {
     frame(1, (uint64_t{1} << 40) - 100, 50);
     frame(2, 300, 40);  // backwards: no time at all

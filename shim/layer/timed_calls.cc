@@ -4,6 +4,7 @@
 
 #include "base/monotonic.h"
 #include "shim/layer/bind.h"
+#include "shim/layer/device_lost.h"
 #include "shim/layer/dispatch.h"
 
 namespace vuda::layer {
@@ -22,45 +23,56 @@ uint64_t number(VkFence fence) { return reinterpret_cast<uint64_t>(fence); }
 
 void signalled(const TimedDispatch& device, VkFence fence, uint64_t now) {
     device.times->signalled(number(fence), now);
-    if (device.clock && fence != VK_NULL_HANDLE) device.clock->signalled(number(fence), now);
+    if (!device.clock || fence == VK_NULL_HANDLE) return;
+    const uint64_t took = device.clock->signalled(number(fence), now);
+    if (device.gate && took != 0) device.gate->worked(took);
 }
 
 template <typename Submit, typename Next>
-VkResult hand_on(const TimedDispatch& device, VkQueue queue, uint32_t count, const Submit* submits, VkFence fence,
-                 uint64_t frame, Next next) {
-    if (!device.clock) return next(queue, count, submits, fence);
-    return device.clock->submit(queue, count, submits, fence, frame, next);
+VkResult submit(const TimedDispatch& device, VkQueue queue, uint32_t count, const Submit* submits, VkFence fence,
+                Next next) {
+    if (device.gate) device.gate->submitting(queue);
+    // Before the call: the GPU may be done before it returns.
+    const uint64_t frame = device.times->submitted(number(fence), monotonic_ns());
+    const bool turns = device.gate && device.gate->wants_gpu_time();
+    uint64_t worked = 0;
+    const VkResult result = device.clock
+                                ? device.clock->submit(queue, count, submits, fence, frame, turns, worked, next)
+                                : next(queue, count, submits, fence);
+    if (device.gate) {
+        if (worked != 0) device.gate->worked(worked);
+        device.gate->submitted(queue, fence != VK_NULL_HANDLE);
+    }
+    return result;
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL queue_submit(VkQueue queue, uint32_t count, const VkSubmitInfo* submits, VkFence fence) {
     const auto device = timed().find(dispatch_key(queue));
     if (!device) return VK_ERROR_DEVICE_LOST;  // a queue of a device that was destroyed
-    // Before the call: the GPU may be done before it returns.
-    const uint64_t frame = device->times->submitted(number(fence), monotonic_ns());
-    return hand_on(*device, queue, count, submits, fence, frame, device->queue_submit);
+    return saw(queue, submit(*device, queue, count, submits, fence, device->queue_submit));
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL queue_submit2(VkQueue queue, uint32_t count, const VkSubmitInfo2* submits,
                                              VkFence fence) {
     const auto device = timed().find(dispatch_key(queue));
     if (!device) return VK_ERROR_DEVICE_LOST;
-    const uint64_t frame = device->times->submitted(number(fence), monotonic_ns());
-    return hand_on(*device, queue, count, submits, fence, frame,
-                   device->queue_submit2 != nullptr ? device->queue_submit2 : device->queue_submit2_khr);
+    return saw(queue, submit(*device, queue, count, submits, fence,
+                             device->queue_submit2 != nullptr ? device->queue_submit2 : device->queue_submit2_khr));
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL queue_present(VkQueue queue, const VkPresentInfoKHR* info) {
     const auto device = timed().find(dispatch_key(queue));
     if (!device) return VK_ERROR_DEVICE_LOST;
     device->times->presented(monotonic_ns());
-    return device->queue_present(queue, info);
+    if (device->gate) device->gate->presented();
+    return saw(queue, device->queue_present(queue, info));
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL wait_for_fences(VkDevice handle, uint32_t count, const VkFence* fences, VkBool32 all,
                                                uint64_t timeout) {
     const auto device = timed().find(dispatch_key(handle));
     if (!device) return VK_ERROR_DEVICE_LOST;
-    const VkResult result = device->wait_for_fences(handle, count, fences, all, timeout);
+    const VkResult result = saw(handle, device->wait_for_fences(handle, count, fences, all, timeout));
     // With several and not `all`, which one it was is not said.
     if (result == VK_SUCCESS && (all != VK_FALSE || count == 1)) {
         const uint64_t now = monotonic_ns();
@@ -72,7 +84,7 @@ VKAPI_ATTR VkResult VKAPI_CALL wait_for_fences(VkDevice handle, uint32_t count, 
 VKAPI_ATTR VkResult VKAPI_CALL get_fence_status(VkDevice handle, VkFence fence) {
     const auto device = timed().find(dispatch_key(handle));
     if (!device) return VK_ERROR_DEVICE_LOST;
-    const VkResult result = device->get_fence_status(handle, fence);
+    const VkResult result = saw(handle, device->get_fence_status(handle, fence));
     if (result == VK_SUCCESS) signalled(*device, fence, monotonic_ns());
     return result;
 }
@@ -82,6 +94,7 @@ VKAPI_ATTR void VKAPI_CALL get_device_queue(VkDevice handle, uint32_t family, ui
     if (!device) return;
     device->get_device_queue(handle, family, index, queue);
     if (device->clock) device->clock->queue_found(*queue, family);
+    if (device->gate) device->gate->queue_found(*queue, family);
 }
 
 VKAPI_ATTR void VKAPI_CALL get_device_queue2(VkDevice handle, const VkDeviceQueueInfo2* info, VkQueue* queue) {
@@ -89,6 +102,7 @@ VKAPI_ATTR void VKAPI_CALL get_device_queue2(VkDevice handle, const VkDeviceQueu
     if (!device) return;
     device->get_device_queue2(handle, info, queue);
     if (device->clock) device->clock->queue_found(*queue, info->queueFamilyIndex);
+    if (device->gate) device->gate->queue_found(*queue, info->queueFamilyIndex);
 }
 
 template <typename Function>
@@ -113,6 +127,8 @@ void time_device(VkDevice device, const DeviceOrigin& origin) {
     bind(&dispatch.get_device_queue2, next, device, "vkGetDeviceQueue2");
     try {
         dispatch.times = std::make_shared<FrameTimes>(sink);
+        if (const TurnSource source = TurnSource::find())
+            dispatch.gate = std::make_shared<TurnGate>(source, queue_families(origin));
     } catch (const std::bad_alloc&) {
         return;
     }

@@ -30,6 +30,7 @@ Result<CudaDriver> find_cuda() {
     need("cuGetExportTable", &cuda.get_export_table);
     need("cuDeviceGetCount", &cuda.device_get_count);
     need("cuDeviceGet", &cuda.device_get);
+    need("cuDeviceGetAttribute", &cuda.device_get_attribute);
     need("cuDeviceGetUuid", &cuda.device_get_uuid);
     need("cuDevicePrimaryCtxGetState", &cuda.primary_get_state);
     need("cuDevicePrimaryCtxRetain", &cuda.primary_retain);

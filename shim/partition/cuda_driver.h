@@ -25,6 +25,7 @@ struct CudaDriver {
     CuResult (*get_export_table)(const void** table, const CuUuid* id);
     CuResult (*device_get_count)(int* count);
     CuResult (*device_get)(int* device, int ordinal);
+    CuResult (*device_get_attribute)(int* value, int attribute, int device);
     CuResult (*device_get_uuid)(CuUuid* uuid, int device);
     CuResult (*primary_get_state)(int device, unsigned* flags, int* active);
     CuResult (*primary_retain)(CuContext* context, int device);

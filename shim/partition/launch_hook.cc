@@ -16,15 +16,35 @@ namespace {
 
 constexpr int kDomain = 0xb;
 constexpr int kBeforeUpload = 1;
+// The second and later descriptors of a graph lie behind other words of it.
+constexpr uintptr_t kQmdAlign = 4;
+constexpr int kAgain = 3;  // before a graph launches a descriptor that was uploaded earlier
 // The driver's functions, numbered as in CUPTI's public cupti_driver_cbid.h: those in which a program waits for the
-// GPU.
+// GPU, and those that launch.
 constexpr int kCallDomain = 6;
 constexpr int kWaits[] = {
     17,   // cuCtxSynchronize
     121,  // cuEventSynchronize
     126,  // cuStreamSynchronize
     440,  // cuStreamSynchronize_ptsz: of programs that use per-thread default streams
+    800,  // cuCtxSynchronize_v2
 };
+constexpr int kLaunches[] = {
+    115, 116, 117,  // cuLaunch, cuLaunchGrid, cuLaunchGridAsync
+    307, 442,       // cuLaunchKernel, _ptsz
+    477, 478, 480,  // cuLaunchCooperativeKernel, _ptsz, MultiDevice
+    514, 515,       // cuGraphLaunch, _ptsz
+    580, 581,       // cuGraphUpload, _ptsz
+    652, 653,       // cuLaunchKernelEx, _ptsz
+};
+// What a result holds until the driver knows better (CUDA_ERROR_UNKNOWN).
+constexpr uint32_t kNoResultYet = 999;
+
+bool is_wait(int function) { return std::find(std::begin(kWaits), std::end(kWaits), function) != std::end(kWaits); }
+bool is_launch(int function) {
+    return std::find(std::begin(kLaunches), std::end(kLaunches), function) != std::end(kLaunches);
+}
+
 constexpr size_t kSubscribe = 3;
 constexpr size_t kEnable = 6;
 constexpr size_t kTableSlots = 12;  // as the table's first word says on the versions below
@@ -33,7 +53,7 @@ constexpr CuUuid kCallbacks{
 
 // Measured: 13.0 (driver 580.159.04). A version that is not here is refused, docs/partitioning.md says how to add one.
 constexpr CallbackLayout kCallbackLayouts[] = {
-    {13000, 13000, 0x58, 1, 4, 0x68, 8, 10},
+    {13000, 13000, 0x58, 0xa8, 1, 4, 0x68, 8, 5, 10},
 };
 
 using Callback = void (*)(void*, int, int, const void*);
@@ -105,8 +125,8 @@ Result<std::unique_ptr<LaunchHook>> LaunchHook::install(const CudaDriver& cuda, 
         return Error{Code::kFailedPrecondition,
                      "CUDA refuses to call before a launch (error " + std::to_string(failed) + ")", ""};
     }
-    // Where CUDA refuses these, waits are not timed; the probe finds out.
-    for (const int wait : kWaits) hook->enable_(1, hook->handle_, kCallDomain, wait);
+    // Where CUDA refuses these, waits are not timed and launches not guarded; the probe finds out.
+    hook->enable_calls(1);
     return hook;
 }
 
@@ -114,14 +134,21 @@ LaunchHook::~LaunchHook() {
     // Reached where the subscription failed, and in tests, which have no CUDA that would call.
     if (enable_ == nullptr || handle_ == 0) return;
     enable_(0, handle_, kDomain, kBeforeUpload);
-    for (const int wait : kWaits) enable_(0, handle_, kCallDomain, wait);
+    enable_calls(0);
+}
+
+void LaunchHook::enable_calls(uint32_t on) {
+    for (const int wait : kWaits) enable_(on, handle_, kCallDomain, wait);
+    for (const int launch : kLaunches) enable_(on, handle_, kCallDomain, launch);
+    enable_(on, handle_, kDomain, kAgain);
 }
 
 void LaunchHook::on_callback(void* self, int domain, int callback, const void* parameters) {
     if (parameters == nullptr) return;
     auto* hook = static_cast<LaunchHook*>(self);
     if (domain == kDomain && callback == kBeforeUpload) return hook->on_launch(parameters);
-    if (domain == kCallDomain) return hook->on_wait(parameters);
+    if (domain == kDomain && callback == kAgain) return hook->on_launched_again(parameters);
+    if (domain == kCallDomain) return hook->on_call(parameters);
 }
 
 void LaunchHook::on_launch(const void* parameters) {
@@ -135,22 +162,79 @@ void LaunchHook::on_launch(const void* parameters) {
     }
 }
 
-void LaunchHook::on_wait(const void* parameters) {
-    const bool probing = probing_thread_.load(std::memory_order_relaxed) == own_thread();
-    const bool timing = !probing && times_waits_.load(std::memory_order_acquire) &&
-                        stage_.load(std::memory_order_acquire) == Stage::kWorking;
-    if (!probing && !timing) return;
+void LaunchHook::on_call(const void* parameters) {
     if (static_cast<uint32_t>(slot(parameters, 0)) != callback_.call_bytes) return;
-    const auto context = reinterpret_cast<CuContext>(slot(parameters, callback_.call_context_slot));
     const uint64_t call = slot(parameters, callback_.call_slot);
+    const auto function = static_cast<int>(call);
     const uint64_t side = call >> 32;
-    if (side > 1 || std::find(std::begin(kWaits), std::end(kWaits), static_cast<int>(call)) == std::end(kWaits)) return;
+    const bool launches = is_launch(function);
+    if (side > 1 || (!launches && !is_wait(function))) return;
+    const auto context = reinterpret_cast<CuContext>(slot(parameters, callback_.call_context_slot));
+    const bool probing = probing_thread_.load(std::memory_order_relaxed) == own_thread();
+    if (side == 0) {
+        guard_.entered();
+        if (launches && probing)
+            probe_result_ = reinterpret_cast<const uint32_t*>(slot(parameters, callback_.call_result_slot));
+        if (launches && !probing && held(context)) hold(context);
+    } else if (const int error = guard_.left(launches); error != 0) {
+        answer(parameters, error, probing);
+    }
+    if (!launches) on_wait(context, side == 0, probing);
+}
+
+// The call returns `error`, whatever it did.
+void LaunchHook::answer(const void* parameters, int error, bool probing) {
+    auto* result = reinterpret_cast<uint32_t*>(slot(parameters, callback_.call_result_slot));
     if (probing) {
-        (side == 0 ? seen_.wait_entered : seen_.wait_left) = context;
+        // Not proved yet: it must be where it was, and have come to a good end.
+        uint32_t now = kNoResultYet;
+        if (result != probe_result_ || !read_safely(result, &now, sizeof now) || now != 0) return;
+        seen_.answered = true;
+    }
+    if (result != nullptr) *result = static_cast<uint32_t>(error);
+}
+
+// Nothing is known yet of launches in this context.
+bool LaunchHook::held(CuContext context) const {
+    switch (stage_.load(std::memory_order_acquire)) {
+        case Stage::kOff: return false;
+        case Stage::kProving: break;
+        case Stage::kWorking:
+            if (guard_.limit() == 0) return false;
+            break;
+    }
+    return verdict(context) == Verdict::kUnknown;
+}
+
+// Until the partitioner has looked at the context.
+void LaunchHook::hold(CuContext context) {
+    CuContext current = nullptr;
+    if (cuda_.ctx_get_current(&current) != 0 || current == nullptr || current != context) return;
+    guard_.wait_until([&] { return !held(context); }, [&] { newcomer(context); });
+}
+
+void LaunchHook::on_launched_again(const void* parameters) {
+    // Costs a call of the kernel, and only where something was refused before.
+    if (guard_.refusals() == 0 || guard_.limit() == 0 || stage_.load(std::memory_order_acquire) != Stage::kWorking)
+        return;
+    if (static_cast<uint32_t>(slot(parameters, 0)) != callback_.again_bytes) return;
+    std::array<uint8_t, kQmdLookBytes> qmd;
+    if (!read_safely(reinterpret_cast<const void*>(slot(parameters, callback_.qmd_slot)), qmd.data(), qmd.size()) ||
+        !has_version(*layout_, qmd.data()) || read_kind(*layout_, qmd.data()) != QmdKind::kNull) {
         return;
     }
+    if (const uint32_t bytes = read_shared(*layout_, qmd.data()); bytes > guard_.limit()) guard_.refused(bytes);
+}
+
+void LaunchHook::on_wait(CuContext context, bool enter, bool probing) {
+    if (probing) {
+        (enter ? seen_.wait_entered : seen_.wait_left) = context;
+        return;
+    }
+    if (!times_waits_.load(std::memory_order_acquire) || stage_.load(std::memory_order_acquire) != Stage::kWorking)
+        return;
     page::SampleWriter writer(*page_);
-    if (side == 0) {
+    if (enter) {
         t_waits_since_ns =
             writer.wanted(page::SampleKind::kSync) && verdict(context) == Verdict::kApproved ? monotonic_ns() : 0;
         return;
@@ -166,8 +250,15 @@ void LaunchHook::on_wait(const void* parameters) {
 void LaunchHook::begin_probe(const QmdLayout* layout, const std::optional<QmdMask>& mask) {
     probe_layout_ = layout;
     probe_mask_ = mask;
+    probe_refusal_ = false;
+    probe_result_ = nullptr;
     seen_ = {};
     probing_thread_.store(own_thread(), std::memory_order_relaxed);
+}
+
+void LaunchHook::begin_refusal(const QmdLayout& layout) {
+    begin_probe(&layout, std::nullopt);
+    probe_refusal_ = true;
 }
 
 SeenLaunch LaunchHook::end_probe() {
@@ -193,12 +284,21 @@ void LaunchHook::probe(const void* parameters) {
     seen_.context = reinterpret_cast<CuContext>(slot(parameters, callback_.context_slot));
     auto* qmd = reinterpret_cast<uint8_t*>(slot(parameters, callback_.qmd_slot));
     std::array<uint8_t, kQmdLookBytes> copy;
-    if (reinterpret_cast<uintptr_t>(qmd) % 8 != 0 || !read_safely(qmd, copy.data(), copy.size())) return;
+    if (reinterpret_cast<uintptr_t>(qmd) % kQmdAlign != 0 || !read_safely(qmd, copy.data(), copy.size())) return;
     seen_.layout = find_qmd_layout(std::span<const uint8_t, kQmdLookBytes>(copy));
     if (seen_.layout == nullptr) return;
     seen_.shape = read_shape(*seen_.layout, copy.data());
     seen_.kind = read_kind(*seen_.layout, copy.data());
     seen_.mask = read_mask(*seen_.layout, copy.data());
+    if (probe_refusal_ && seen_.layout == probe_layout_ && seen_.kind == QmdKind::kGrid) {
+        uint32_t result = 0;
+        if (!can_empty(*seen_.layout) || !read_safely(probe_result_, &result, sizeof result) || result != kNoResultYet)
+            return;
+        make_empty(*seen_.layout, qmd);
+        seen_.emptied = true;
+        guard_.refused(1, false);
+        return;
+    }
     if (!probe_mask_ || seen_.layout != probe_layout_ || seen_.kind != QmdKind::kGrid) return;
     QmdMask mask = *probe_mask_;
     for (size_t i = 0; i < std::size(mask.words); ++i) mask.words[i] |= seen_.mask.words[i];
@@ -230,14 +330,23 @@ void LaunchHook::work(const void* parameters) {
 
     QmdMask mask;
     uint64_t generation;
-    if (!current_mask(mask, generation)) return;
-    if (writer.applied() != generation) writer.set_applied(generation);
-    if (mask == QmdMask{}) return;
+    const bool split = current_mask(mask, generation);
+    if (split && writer.applied() != generation) writer.set_applied(generation);
+    const bool masked = split && !(mask == QmdMask{});
+    const uint32_t limit = guard_.limit();
+    if (!masked && limit == 0) return;
 
     auto* qmd = reinterpret_cast<uint8_t*>(slot(parameters, callback_.qmd_slot));
-    if (qmd == nullptr || reinterpret_cast<uintptr_t>(qmd) % 8 != 0)
+    if (qmd == nullptr || reinterpret_cast<uintptr_t>(qmd) % kQmdAlign != 0)
         return switch_off("CUDA's launch callback named no descriptor");
     if (!has_version(*layout_, qmd)) return switch_off("a launch descriptor has another version than the ones before");
+    if (const uint32_t bytes = limit == 0 ? 0 : read_shared(*layout_, qmd); bytes > limit) {
+        make_empty(*layout_, qmd);
+        guard_.refused(bytes);
+        writer.count_refused();
+        return wake();
+    }
+    if (!masked) return;
     const QmdMask before = read_mask(*layout_, qmd);
     for (size_t i = 0; i < std::size(mask.words); ++i) mask.words[i] |= before.words[i];
     const QmdKind kind = read_kind(*layout_, qmd);
@@ -321,13 +430,15 @@ void LaunchHook::decide(CuContext context, bool approved) {
     for (auto& place : contexts_) {
         uintptr_t empty = 0;
         const uintptr_t value = reinterpret_cast<uintptr_t>(context) | (approved ? 0 : 1);
-        if (place.compare_exchange_strong(empty, value, std::memory_order_relaxed)) return;
+        if (place.compare_exchange_strong(empty, value, std::memory_order_release)) break;
     }
+    guard_.changed();
 }
 
 void LaunchHook::forget_contexts() {
     for (auto& place : contexts_) place.store(0, std::memory_order_relaxed);
     newcomer_.store(nullptr, std::memory_order_relaxed);
+    guard_.changed();
 }
 
 void LaunchHook::page_replaced() { translated_.version.store(~uint64_t{0}, std::memory_order_release); }
@@ -349,6 +460,7 @@ void LaunchHook::wake() {
 
 bool LaunchHook::watch(bool on) {
     if (stage_.load(std::memory_order_acquire) != Stage::kWorking) return false;
+    enable_calls(on ? 1 : 0);
     return enable_(on ? 1 : 0, handle_, kDomain, kBeforeUpload) == 0;
 }
 
@@ -356,6 +468,7 @@ void LaunchHook::switch_off(const char* reason) {
     const char* none = nullptr;
     off_reason_.compare_exchange_strong(none, reason, std::memory_order_release);
     stage_.store(Stage::kOff, std::memory_order_release);
+    guard_.changed();
     wake();
 }
 

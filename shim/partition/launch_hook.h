@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "proto/page/session_page.h"
+#include "shim/limits/launch_guard.h"
 #include "shim/partition/cuda_driver.h"
 #include "shim/partition/mask_map.h"
 #include "shim/partition/qmd.h"
@@ -28,11 +29,13 @@ struct CallbackLayout {
     int first_version;  // as cuDriverGetVersion says it: 13000 is CUDA 13.0
     int last_version;
     uint32_t bytes;        // first word of the block
+    uint32_t again_bytes;  // of the block before a graph launches a descriptor again; the same slots
     uint8_t context_slot;  // which 8-byte slot holds the CUcontext
     uint8_t qmd_slot;      // which holds the descriptor's address
     // The block that comes with calls of the driver's own functions.
     uint32_t call_bytes;
     uint8_t call_context_slot;
+    uint8_t call_result_slot;  // where the address of the CUresult is that the call returns
     uint8_t call_slot;  // lower half: the function's number, as in CUPTI's cupti_driver_cbid.h; upper: 0 enter, 1 exit
 };
 
@@ -50,6 +53,9 @@ struct SeenLaunch {
     // Contexts that the callbacks around a wait of the same thread named.
     CuContext wait_entered = nullptr;
     CuContext wait_left = nullptr;
+    // It was made a grid without blocks, and its call's result replaced.
+    bool emptied = false;
+    bool answered = false;
 };
 
 class LaunchHook {
@@ -65,6 +71,8 @@ class LaunchHook {
     // --- Proving. Only launches of the calling thread are looked at, and masked only when `mask` is given and `layout`
     // was recognised before.
     void begin_probe(const QmdLayout* layout, const std::optional<QmdMask>& mask);
+    // The next launch of the calling thread is refused as the guard would: `layout` was recognised before.
+    void begin_refusal(const QmdLayout& layout);
     SeenLaunch end_probe();
 
     // --- Working. From now on launches in approved contexts get what the page says. `page` and `map` outlive the
@@ -73,6 +81,10 @@ class LaunchHook {
     // Takes a sample of each wait for the GPU in an approved context as well. After start(), and only where a probe saw
     // both ends of its own wait.
     void time_waits() { times_waits_.store(true, std::memory_order_release); }
+    // From now on no kernel of an approved context runs that wants more shared memory a block, bytes. After start(),
+    // and only where a probe was refused as begin_refusal() says.
+    void guard(uint32_t limit) { guard_.arm(limit); }
+    limits::LaunchGuard& launch_guard() { return guard_; }
     // What is to become of a context's launches: they follow the page, or are not looked at.
     void approve(CuContext context) { decide(context, true); }
     void decline(CuContext context) { decide(context, false); }
@@ -107,9 +119,15 @@ class LaunchHook {
     LaunchHook(const CallbackLayout& callback, const CudaDriver& cuda, std::atomic<uint32_t>& events)
         : callback_(callback), cuda_(cuda), events_(events) {}
 
+    void enable_calls(uint32_t on);
     static void on_callback(void* self, int domain, int callback, const void* parameters);
     void on_launch(const void* parameters);
-    void on_wait(const void* parameters);
+    void on_launched_again(const void* parameters);
+    void on_call(const void* parameters);
+    void on_wait(CuContext context, bool enter, bool probing);
+    void answer(const void* parameters, int error, bool probing);
+    void hold(CuContext context);
+    bool held(CuContext context) const;
     void probe(const void* parameters);
     void work(const void* parameters);
     void count_launch(page::SampleWriter& writer);
@@ -137,6 +155,8 @@ class LaunchHook {
     std::atomic<uint64_t> probing_thread_{0};  // pthread_t; 0: none
     const QmdLayout* probe_layout_ = nullptr;
     std::optional<QmdMask> probe_mask_;
+    bool probe_refusal_ = false;
+    const uint32_t* probe_result_ = nullptr;  // where the call's result is, as its beginning said
     SeenLaunch seen_;
 
     // Working; set before the stage is.
@@ -148,6 +168,7 @@ class LaunchHook {
     std::atomic_flag translating_;
     std::atomic<uintptr_t> counting_thread_{0};  // the one that counts its launches without a locked instruction
     std::atomic<uint64_t> left_alone_{0};
+    limits::LaunchGuard guard_;
 };
 
 }  // namespace vuda::partition

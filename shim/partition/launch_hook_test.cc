@@ -30,6 +30,7 @@ class Hook : public ::testing::Test {
         proof_.emplace(*std::move(proof));
         hook_->start(*proof_->layout, proof_->map, *page_);
         if (proof_->waits) hook_->time_waits();
+        if (proof_->refuses) hook_->guard(49'152);
         hook_->approve(context_);
     }
 
@@ -84,6 +85,7 @@ TEST_F(Hook, ThePagesMaskGoesIntoEveryLaunch) {
 TEST_F(Hook, ADescriptorWithoutAKindIsMaskedWhereItCannotBeCooperative) {
     fake_.quirks.descriptor_version = 0x30;
     prove();
+    EXPECT_FALSE(proof_->refuses) << "it cannot be made one without blocks";
     publish(1, {6, 30, 65});
     const auto plain = [](std::initializer_list<uint32_t> tpcs) {
         QmdMask mask;
@@ -110,6 +112,110 @@ TEST_F(Hook, OlderMasksHoldNoMoreTpcsThanTheyHaveBits) {
             << "66 TPCs, 64 bits";
         hook_ = nullptr;
     }
+}
+
+uint32_t kind_of(const std::array<uint8_t, kQmdLookBytes>& qmd) { return load32(qmd.data()) >> 23 & 7; }
+
+TEST_F(Hook, AKernelThatDoesNotFitIsNotRunAndItsCallSaysSo) {
+    prove();
+    ASSERT_TRUE(proof_->refuses);
+    std::array<uint8_t, kQmdLookBytes> qmd;
+    const auto launch = [&](uint32_t shared, CuContext context) {
+        return fake_.call(FakeCuda::kLaunchKernel, context,
+                          [&] { qmd = fake_.launch(kSome, QmdKind::kGrid, context, nullptr, {}, 1, shared); });
+    };
+    EXPECT_EQ(launch(49'152, context_), 0);
+    EXPECT_EQ(kind_of(qmd), 2u);
+    EXPECT_EQ(launch(50'176, context_), limits::kLaunchOutOfResources);
+    EXPECT_EQ(kind_of(qmd), 1u) << "a grid without blocks";
+    EXPECT_EQ(launch(1024, context_), 0) << "the next one runs";
+    EXPECT_EQ(kind_of(qmd), 2u);
+    hook_->decline(&another_context_);
+    EXPECT_EQ(launch(232'448, &another_context_), 0) << "it does not share";
+    EXPECT_EQ(kind_of(qmd), 2u);
+    EXPECT_EQ(hook_->launch_guard().refusals(), 1u);
+    EXPECT_EQ(hook_->launch_guard().first_refused_bytes(), 50'176u);
+    EXPECT_EQ(page_->process.refused.load(), 1u);
+}
+
+TEST_F(Hook, LaterDescriptorsOfAGraphAreMaskedToo) {
+    prove();
+    publish(1, {6});
+    fake_.quirks.descriptor_offset = 4;
+    EXPECT_EQ(FakeCuda::mask_of(fake_.launch(kSome, QmdKind::kGrid, context_)), bits_of({6}));
+    EXPECT_EQ(kind_of(fake_.launch(kSome, QmdKind::kGrid, context_, nullptr, {}, 1, 100'352)), 1u);
+    EXPECT_FALSE(hook_->off_reason());
+}
+
+TEST_F(Hook, AGraphThatHoldsSuchAKernelFailsEachTime) {
+    prove();
+    std::array<uint8_t, kQmdLookBytes> big, small;
+    EXPECT_EQ(fake_.call(FakeCuda::kGraphLaunch, context_,
+                         [&] {
+                             small = fake_.launch(kSome, QmdKind::kGrid, context_);
+                             big = fake_.launch(kSome, QmdKind::kGrid, context_, nullptr, {}, 1, 100'352);
+                         }),
+              limits::kLaunchOutOfResources);
+    const auto again = [&](std::array<uint8_t, kQmdLookBytes>& qmd) {
+        return fake_.call(FakeCuda::kGraphLaunch, context_, [&] { fake_.launch_again(qmd, context_); });
+    };
+    EXPECT_EQ(again(big), limits::kLaunchOutOfResources);
+    EXPECT_EQ(again(small), 0);
+    EXPECT_EQ(again(big), limits::kLaunchOutOfResources);
+}
+
+TEST_F(Hook, AKernelRefusedInNoKnownCallFailsTheNextWait) {
+    prove();
+    const auto qmd = fake_.launch(kSome, QmdKind::kGrid, context_, nullptr, {}, 1, 100'352);
+    EXPECT_EQ(kind_of(qmd), 1u);
+    fake_.wait(FakeCuda::kStreamSynchronize, context_);
+    EXPECT_EQ(fake_.last_wait_result, static_cast<uint32_t>(limits::kLaunchFailed));
+    fake_.wait(FakeCuda::kStreamSynchronize, context_);
+    EXPECT_EQ(fake_.last_wait_result, 0u);
+}
+
+TEST_F(Hook, WhatIsNotProvedIsNotGuarded) {
+    const auto unguarded = [&](auto spoil) {
+        fake_.quirks = {};
+        spoil(fake_.quirks);
+        prove();
+        EXPECT_FALSE(proof_->refuses);
+        fake_.quirks = {};
+        EXPECT_EQ(kind_of(fake_.launch(kSome, QmdKind::kGrid, context_, nullptr, {}, 1, 100'352)), 2u);
+        publish(1, {6});
+        EXPECT_TRUE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kGrid, context_))) << "splits are followed";
+        hook_ = nullptr;
+        proof_.reset();
+    };
+    unguarded([](FakeCuda::Quirks& quirks) { quirks.wait_enable_result = 1; });
+    unguarded([](FakeCuda::Quirks& quirks) { quirks.wait_parameter_bytes = 0x70; });
+    unguarded([](FakeCuda::Quirks& quirks) { quirks.results_are_elsewhere = true; });
+    unguarded([](FakeCuda::Quirks& quirks) { quirks.empty_grids_run = true; });
+}
+
+TEST_F(Hook, ALaunchInAContextThatNobodyHasLookedAtWaits) {
+    prove();
+    cuda_.ctx_push(&another_context_);
+    std::atomic<bool> launched{false};
+    std::thread program([&] {
+        cuda_.ctx_push(&another_context_);
+        fake_.call(FakeCuda::kLaunchKernel, &another_context_, [&] { launched = true; });
+        CuContext popped = nullptr;
+        cuda_.ctx_pop(&popped);
+    });
+    CuContext newcomer = nullptr;
+    while (newcomer == nullptr) {
+        const uint32_t seen = events_.load();
+        newcomer = hook_->take_newcomer();
+        if (newcomer == nullptr) events_.wait(seen);
+    }
+    EXPECT_EQ(newcomer, &another_context_);
+    EXPECT_FALSE(launched);
+    hook_->approve(newcomer);
+    program.join();
+    EXPECT_TRUE(launched);
+    CuContext popped = nullptr;
+    cuda_.ctx_pop(&popped);
 }
 
 std::vector<page::Sample> waits_in(page::Page& page) {

@@ -13,9 +13,10 @@ struct PartitionState {
     Backend backend = Backend::kUnspecified;
     Error reason{Code::kOk, "", ""};  // why not a better one
     Topology topology;                // empty: not known
+    uint32_t shared_limit = 0;        // kernels that want more shared memory a block, bytes, are refused; 0: none is
     bool operator==(const PartitionState& other) const {
         return backend == other.backend && reason.code == other.reason.code && reason.text == other.reason.text &&
-               topology == other.topology;
+               topology == other.topology && shared_limit == other.shared_limit;
     }
 };
 

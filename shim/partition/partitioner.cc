@@ -9,6 +9,7 @@
 
 #include "rm/abi.h"
 #include "rm/status.h"
+#include "shim/limits/scg_limit.h"
 
 namespace vuda::partition {
 namespace {
@@ -138,6 +139,7 @@ void Partitioner::follow_contexts() {
     uint32_t begins = 0, ends = 0;
     while (!stopping_.load()) {
         const uint32_t seen = events_.load(std::memory_order_acquire);
+        tell_refusals();
         if (const auto reason = hook.off_reason()) return report(Backend::kNone, *reason);
         bool begun = false;
         {
@@ -203,15 +205,39 @@ void Partitioner::look_at(CuContext context) {
         Result<Proof> proof = self_check(cuda_, hook, layout_, context);
         if (!proof) {
             if (proof.error().code != Code::kUnavailable || ++attempts_ == kAttempts) return give_up(proof.error());
+            // Launches must not wait for a context that goes away.
+            hook.launch_guard().let_go();
             return report(Backend::kNone, proof.error());
         }
         proof_.emplace(*std::move(proof));
         hook.start(*proof_->layout, proof_->map, page_);
         if (proof_->waits) hook.time_waits();
+        if (proof_->refuses) hook.guard(shared_limit(context));
     }
     hook.approve(context);
     ++approved_;
     if (!hook.off_reason()) report(Backend::kQmdMask, kNoError);
+}
+
+// Bytes of shared memory that a block may take beside graphics.
+uint32_t Partitioner::shared_limit(CuContext context) {
+    constexpr int kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76;
+    int device = 0, major = 0, minor = 0;
+    if (cuda_.ctx_push(context) == 0) {
+        if (cuda_.ctx_get_device(&device) == 0 &&
+            cuda_.device_get_attribute(&major, kComputeCapabilityMajor, device) == 0)
+            cuda_.device_get_attribute(&minor, kComputeCapabilityMinor, device);
+        CuContext popped = nullptr;
+        cuda_.ctx_pop(&popped);
+    }
+    return limits::scg_limit(major, minor).bytes;
+}
+
+void Partitioner::tell_refusals() {
+    limits::LaunchGuard& guard = owned_hook_->launch_guard();
+    if (refusal_told_ || guard.refusals() == 0) return;
+    refusal_told_ = true;
+    host_.launch_refused(guard.first_refused_bytes(), guard.limit());
 }
 
 void Partitioner::give_up(const Error& reason) {
@@ -221,7 +247,8 @@ void Partitioner::give_up(const Error& reason) {
 }
 
 void Partitioner::report(Backend backend, const Error& reason) {
-    PartitionState state{backend, reason, layout_.topology};
+    const uint32_t limit = owned_hook_ && !owned_hook_->off_reason() ? owned_hook_->launch_guard().limit() : 0;
+    PartitionState state{backend, reason, layout_.topology, limit};
     if (state == said_) return;
     said_ = std::move(state);
     host_.partition_state(said_);

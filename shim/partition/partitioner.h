@@ -31,6 +31,8 @@ class PartitionHost {
     virtual uint32_t subdevice_control(uint32_t command, void* params, uint32_t size) = 0;
     virtual void partition_state(const PartitionState& state) = 0;
     virtual Result<CudaDriver> cuda() = 0;
+    // The first kernel was refused: it wanted so much shared memory a block, and so much is possible; bytes.
+    virtual void launch_refused(uint32_t bytes, uint32_t limit) = 0;
 };
 
 class Partitioner {
@@ -60,6 +62,8 @@ class Partitioner {
     void look_at(CuContext context);
     CuContext retain_primary(int& device);
     bool on_this_gpu(CuContext context);
+    uint32_t shared_limit(CuContext context);
+    void tell_refusals();
     void give_up(const Error& reason);
     void report(Backend backend, const Error& reason);
     void wake();
@@ -87,6 +91,7 @@ class Partitioner {
     bool given_up_ = false;
     uint32_t attempts_ = 0;
     uint32_t approved_ = 0;
+    bool refusal_told_ = false;
     PartitionState said_;
 };
 

@@ -33,6 +33,11 @@ class PartitionerTest : public ::testing::Test, public PartitionHost {
         if (no_cuda_) return Error{Code::kFailedPrecondition, "this process does not use CUDA", ""};
         return fake_.driver();
     }
+    void launch_refused(uint32_t bytes, uint32_t limit) override {
+        const std::lock_guard lock(mutex_);
+        refused_ = {bytes, limit};
+        changed_.notify_all();
+    }
     void partition_state(const PartitionState& state) override {
         const std::lock_guard lock(mutex_);
         states_.push_back(state);
@@ -69,6 +74,7 @@ class PartitionerTest : public ::testing::Test, public PartitionHost {
     std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<PartitionState> states_;
+    std::pair<uint32_t, uint32_t> refused_;
     std::unique_ptr<Partitioner> partitioner_;
 };
 
@@ -178,6 +184,30 @@ TEST_F(PartitionerTest, ItEndsInTheMiddleOfAnything) {
     partitioner_.reset();
     partitioner_ = std::make_unique<Partitioner>(*this, *page_, true);
     partitioner_.reset();
+}
+
+TEST_F(PartitionerTest, TheFirstRefusedKernelIsTold) {
+    fake_.primary = &a_context_;
+    start();
+    PartitionState state = next();
+    while (state.backend != Backend::kQmdMask) state = next();
+    EXPECT_EQ(state.shared_limit, 49'152u) << "compute capability 9.0";
+    const CudaDriver cuda = fake_.driver();
+    cuda.ctx_push(&a_context_);
+    for (const uint32_t shared : {66'560u, 232'448u}) {
+        EXPECT_EQ(
+            fake_.call(FakeCuda::kLaunchKernel, &a_context_,
+                       [&] { fake_.launch(kHundredBlocks, QmdKind::kGrid, &a_context_, nullptr, {}, 1, shared); }),
+            limits::kLaunchOutOfResources);
+    }
+    CuContext popped;
+    cuda.ctx_pop(&popped);
+    {
+        std::unique_lock lock(mutex_);
+        ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(30), [&] { return refused_.first != 0; }));
+    }
+    partitioner_.reset();
+    EXPECT_EQ(refused_, (std::pair<uint32_t, uint32_t>{66'560, 49'152}));
 }
 
 }  // namespace

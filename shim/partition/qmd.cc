@@ -10,14 +10,15 @@ namespace {
 // clc6c0qmd.h, clc7c0qmd.h (Ampere): QMDV02_03, QMDV02_04, QMDV03_00, alike in all that is read here; clc9c0qmd.h (Ada)
 // adds eight bits to the mask of QMDV03_00, which no GPU before it needs. In the order of QmdLayout: QMD_VERSION; its
 // place, size, QMD_TYPE, TPC_DISABLE_MASK_VALID, (TPC|SM)_DISABLE_MASK, its bits, the places of more; GRID_WIDTH or
-// CTA_RASTER_WIDTH, CTA_THREAD_DIMENSION0, GPC_CGA_WIDTH, IS_QUEUE.
+// CTA_RASTER_WIDTH, CTA_THREAD_DIMENSION0, GPC_CGA_WIDTH, IS_QUEUE,
+// SHARED_MEMORY_SIZE (QMDV05_00: SHARED_MEMORY_SIZE_SHIFTED7), its bits and unit.
 constexpr QmdLayout kLayouts[] = {
-    {0x40, 72, 320, 23, 31, 304, 128, {kAbsent, kAbsent}, 128, 144, 268, kAbsent, true},
-    {0x41, 72, 320, 23, 31, 304, 128, {kAbsent, kAbsent}, 128, 144, 268, kAbsent, true},
-    {0x50, 58, 296, 151, 159, 280, 128, {kAbsent, kAbsent}, 156, 136, 256, kAbsent, true},
-    {0x23, 72, 256, kAbsent, kAbsent, 84, 64, {kAbsent, kAbsent}, 48, 74, kAbsent, 136, false},
-    {0x24, 72, 256, kAbsent, kAbsent, 84, 64, {kAbsent, kAbsent}, 48, 74, kAbsent, 136, false},
-    {0x30, 72, 256, kAbsent, kAbsent, 84, 72, {372, 379}, 48, 74, kAbsent, 136, false},
+    {0x40, 72, 320, 23, 31, 304, 128, {kAbsent, kAbsent}, 128, 144, 268, kAbsent, 584, 18, 0, true},
+    {0x41, 72, 320, 23, 31, 304, 128, {kAbsent, kAbsent}, 128, 144, 268, kAbsent, 584, 18, 0, true},
+    {0x50, 58, 296, 151, 159, 280, 128, {kAbsent, kAbsent}, 156, 136, 256, kAbsent, 1152, 11, 7, true},
+    {0x23, 72, 256, kAbsent, kAbsent, 84, 64, {kAbsent, kAbsent}, 48, 74, kAbsent, 136, 544, 18, 0, false},
+    {0x24, 72, 256, kAbsent, kAbsent, 84, 64, {kAbsent, kAbsent}, 48, 74, kAbsent, 136, 544, 18, 0, false},
+    {0x30, 72, 256, kAbsent, kAbsent, 84, 72, {372, 379}, 48, 74, kAbsent, 136, 544, 18, 0, false},
 };
 
 constexpr bool inside(const QmdLayout& layout, uint16_t bit, uint32_t width) {
@@ -28,8 +29,9 @@ constexpr bool fits(const QmdLayout& layout) {
            layout.block + 5u <= layout.size && (layout.cluster == kAbsent || layout.cluster + 3u <= layout.size) &&
            layout.version_byte < layout.size && layout.size <= kQmdLookBytes && layout.mask_bits <= kQmdMaskTpcs &&
            inside(layout, layout.valid_bit, 1) && inside(layout, layout.type_bit, 3) &&
-           inside(layout, layout.queue_bit, 1) && (layout.type_bit != kAbsent || layout.queue_bit != kAbsent) &&
-           inside(layout, layout.more_mask[0], 6) && inside(layout, layout.more_mask[1], 2) &&
+           inside(layout, layout.queue_bit, 1) && inside(layout, layout.shared_bit, layout.shared_width) &&
+           (layout.type_bit != kAbsent || layout.queue_bit != kAbsent) && inside(layout, layout.more_mask[0], 6) &&
+           inside(layout, layout.more_mask[1], 2) &&
            (layout.more_mask[0] == kAbsent ? layout.mask_bits % 64 == 0 : layout.mask_bits == 72);
 }
 static_assert(std::all_of(std::begin(kLayouts), std::end(kLayouts), fits));

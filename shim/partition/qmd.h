@@ -39,7 +39,10 @@ struct QmdLayout {
     uint16_t block;         // CTA_THREAD_DIMENSION0, 1, 2: 16, 16, 8 bits
     uint16_t cluster;       // GPC_CGA_WIDTH, _HEIGHT, _DEPTH: 6 bits in a byte each; kAbsent: there are no clusters
     uint16_t queue_bit;     // IS_QUEUE; kAbsent: QMD_TYPE says it
-    bool grouped;           // TPCs are numbered GPC by GPC (mask_map.h), else in the order of globalTpcId
+    uint16_t shared_bit;    // SHARED_MEMORY_SIZE
+    uint8_t shared_width;
+    uint8_t shared_shift;  // what is there counts units of 2 to the power of this, bytes
+    bool grouped;          // TPCs are numbered GPC by GPC (mask_map.h), else in the order of globalTpcId
 };
 
 inline constexpr size_t kQmdMaskTpcs = 128;
@@ -80,6 +83,17 @@ inline void store_bits(uint8_t* qmd, uint16_t bit, uint32_t width, uint32_t valu
 inline QmdKind read_kind(const QmdLayout& layout, const uint8_t* qmd) {
     if (layout.type_bit != kAbsent) return static_cast<QmdKind>(load_bits(qmd, layout.type_bit, 3));
     return load_bits(qmd, layout.queue_bit, 1) != 0 ? QmdKind::kQueue : QmdKind::kGrid;
+}
+
+// Shared memory of a block, bytes.
+inline uint32_t read_shared(const QmdLayout& layout, const uint8_t* qmd) {
+    return load_bits(qmd, layout.shared_bit, layout.shared_width) << layout.shared_shift;
+}
+
+// A descriptor of this layout can be made one of a grid without blocks (QMD_TYPE_GRID_NULL).
+inline bool can_empty(const QmdLayout& layout) { return layout.type_bit != kAbsent; }
+inline void make_empty(const QmdLayout& layout, uint8_t* qmd) {
+    store_bits(qmd, layout.type_bit, 3, static_cast<uint32_t>(QmdKind::kNull));
 }
 
 // Of a grid whose descriptor does not say whether it is cooperative: it could be, since all its blocks may find room on

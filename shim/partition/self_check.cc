@@ -1,5 +1,6 @@
 #include "shim/partition/self_check.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -79,6 +80,24 @@ class Probe {
         if (copied != 0) return cuda_error("copy 4 KiB", copied);
         if (waited != 0) return cuda_error("run the probe kernel", waited);
         return seen;
+    }
+
+    // Whether a launch that is refused as the guard would does nothing, says so, and leaves the stream in order.
+    Result<bool> is_refused(LaunchHook& hook, const QmdLayout& layout) {
+        uint64_t cycles = kCycles;
+        void* parameters[] = {&memory_, &cycles};
+        if (const CuResult r = cuda_.memset_async(memory_, 0, counts_.size(), stream_); r != 0)
+            return cuda_error("clear memory", r);
+        hook.begin_refusal(layout);
+        const CuResult launched = cuda_.launch(kernel_, kShape.grid[0], kShape.grid[1], kShape.grid[2], kShape.block[0],
+                                               kShape.block[1], kShape.block[2], 0, stream_, parameters, nullptr);
+        const CuResult copied = cuda_.copy_to_host(counts_.data(), memory_, sizeof counts_, stream_);
+        const CuResult waited = cuda_.stream_synchronize(stream_);
+        const SeenLaunch seen = hook.end_probe();
+        if (copied != 0) return cuda_error("copy 4 KiB", copied);
+        if (waited != 0) return cuda_error("run the probe kernel", waited);
+        return seen.emptied && seen.answered && launched == limits::kLaunchOutOfResources &&
+               std::all_of(counts_.begin(), counts_.end(), [](uint32_t blocks) { return blocks == 0; });
     }
 
     const std::array<uint32_t, kMaxSms>& counts() const { return counts_; }
@@ -166,7 +185,9 @@ Result<Proof> self_check(const CudaDriver& cuda, LaunchHook& hook, const GpuLayo
     }
     if (!complete) return surprise("some TPCs ran no block of the probe kernel, so that its mask is not proved");
     const bool waits = plain->wait_entered == context && plain->wait_left == context;
-    return Proof{plain->layout, *std::move(map), waits};
+    const Result<bool> refused = probe.is_refused(hook, *plain->layout);
+    if (!refused) return refused.error();
+    return Proof{plain->layout, *std::move(map), waits, *refused};
 }
 
 }  // namespace vuda::partition

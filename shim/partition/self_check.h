@@ -13,7 +13,8 @@ namespace vuda::partition {
 struct Proof {
     const QmdLayout* layout = nullptr;
     MaskMap map;
-    bool waits = false;  // CUDA told of both ends of the probe's own wait, too
+    bool waits = false;    // CUDA told of both ends of the probe's own wait, too
+    bool refuses = false;  // a launch can be kept from running, and its call says so
 };
 
 // Makes `context` current on this thread while it runs, which is until all TPCs have been seen with and without their
@@ -23,6 +24,8 @@ struct Proof {
 //   that we did not expect?
 //   - with half of the TPCs masked, sixteen different halves or so, does no block run on an SM of a masked TPC, and
 //   does each other TPC get some?
+//   - does a launch that is made one without blocks do nothing, return the error that it was given, and leave the
+//   stream in order? (If not, kernels that do not fit cannot be refused; splits work all the same.)
 // UNAVAILABLE: CUDA refused a call in this context. Any other error is a reason to leave launches alone for good.
 Result<Proof> self_check(const CudaDriver& cuda, LaunchHook& hook, const GpuLayout& layout, CuContext context);
 

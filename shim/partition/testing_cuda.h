@@ -42,6 +42,7 @@ class FakeCuda {
         bool wrong_context_slot = false;
         bool descriptor_is_nowhere = false;
         uint8_t descriptor_version = 0x40;
+        uint8_t descriptor_offset = 0;  // 4: like the second of a graph
         bool other_grid = false;
         bool ignores_mask = false;
         bool numbers_plainly = false;  // mask bit t is TPC t
@@ -50,6 +51,8 @@ class FakeCuda {
         int wait_enable_result = 0;
         uint32_t wait_parameter_bytes = 0x68;
         bool waits_have_no_end = false;
+        bool results_are_elsewhere = false;  // the call's block names another variable
+        bool empty_grids_run = false;
     };
 
     static FakeCuda*& current() {
@@ -75,6 +78,10 @@ class FakeCuda {
         };
         cuda.device_get_count = [](int* count) { return *count = 1, 0; };
         cuda.device_get = [](int* device, int ordinal) { return *device = ordinal, 0; };
+        cuda.device_get_attribute = [](int* value, int attribute, int) {
+            *value = attribute == 75 ? 9 : 0;
+            return 0;
+        };
         cuda.device_get_uuid = [](CuUuid* uuid, int) {
             return std::memcpy(uuid->bytes, current()->gpu.bytes.data(), 16), 0;
         };
@@ -123,19 +130,50 @@ class FakeCuda {
         cuda.launch = [](CuFunction, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                          unsigned, CuStream, void** parameters, void**) {
             const auto memory = *static_cast<CuDevicePtr*>(parameters[0]);
-            current()->launch({{gx, gy, gz}, {bx, by, bz}}, QmdKind::kGrid, stack().back(),
-                              reinterpret_cast<uint32_t*>(memory));
-            return 0;
+            return current()->call(kLaunchKernel, stack().back(), [&] {
+                current()->launch({{gx, gy, gz}, {bx, by, bz}}, QmdKind::kGrid, stack().back(),
+                                  reinterpret_cast<uint32_t*>(memory));
+            });
         };
         return cuda;
+    }
+
+    // A function of the driver that launches, as the program would call it: its result.
+    template <typename Body>
+    CuResult call(int function, CuContext context, Body body) {
+        if (calls.count(function) == 0) return body(), 0;
+        uint32_t result = 999, other = 999;
+        call_back_call(function, context, 0, quirks.results_are_elsewhere ? &other : &result);
+        body();
+        result = 0;
+        call_back_call(function, context, 1, quirks.results_are_elsewhere ? &other : &result);
+        return static_cast<CuResult>(result);
+    }
+    static constexpr int kLaunchKernel = 307;
+    static constexpr int kGraphLaunch = 514;
+
+    // A graph launches a descriptor again that was uploaded before.
+    void launch_again(std::array<uint8_t, kQmdLookBytes>& qmd, CuContext context) {
+        if (!tells_again) return;
+        uint64_t parameters[21] = {};
+        parameters[0] = 0x7ffc00000000 | 0xa8;
+        parameters[1] = reinterpret_cast<uint64_t>(context);
+        parameters[4] = reinterpret_cast<uint64_t>(qmd.data());
+        callback_(user_, 0xb, 3, parameters);
     }
 
     // One launch as the program would make it; returns the descriptor as the GPU gets it.
     std::array<uint8_t, kQmdLookBytes> launch(const LaunchShape& shape, QmdKind kind, CuContext context,
                                               uint32_t* counts = nullptr, const QmdMask& before = {},
-                                              uint32_t cluster = 1) {
-        alignas(8) std::array<uint8_t, kQmdLookBytes> qmd{};
-        const auto put = [&](size_t at, auto value) { std::memcpy(qmd.data() + at, &value, sizeof value); };
+                                              uint32_t cluster = 1, uint32_t shared = 1024) {
+        alignas(8) std::array<uint8_t, kQmdLookBytes + 8> room{};
+        uint8_t* const qmd = room.data() + quirks.descriptor_offset;
+        const auto as_it_is = [&] {
+            std::array<uint8_t, kQmdLookBytes> copy;
+            std::memcpy(copy.data(), qmd, copy.size());
+            return copy;
+        };
+        const auto put = [&](size_t at, auto value) { std::memcpy(qmd + at, &value, sizeof value); };
         if (is_old()) {
             // QMDV02_03 to QMDV03_00: no kind, no valid bit, and the mask's upper bits among other flags.
             put(12, uint32_t{0x5a000000});
@@ -148,12 +186,15 @@ class FakeCuda {
             put(76, static_cast<uint16_t>(shape.block[1]));
             put(78, static_cast<uint16_t>(shape.block[2]));
             put(84, before.words[0]);
-            call_back(qmd.data(), context);
-            if (counts != nullptr) run(qmd.data(), counts);
-            return qmd;
+            put(68, shared);
+            qmd[72] = quirks.descriptor_version;
+            call_back(qmd, context);
+            if (counts != nullptr) run(qmd, counts);
+            return as_it_is();
         }
         const bool masked = !(before == QmdMask{});
         put(0, uint32_t{0x103f0000 | static_cast<uint32_t>(kind) << 23 | (masked ? 0x80000000u : 0u)});
+        store_bits(qmd, 584, 18, shared);
         qmd[72] = quirks.descriptor_version;
         put(128, shape.grid[0] + (quirks.other_grid ? 1 : 0));
         put(132, static_cast<uint16_t>(shape.grid[1]));
@@ -164,18 +205,21 @@ class FakeCuda {
         qmd[268] = static_cast<uint8_t>(cluster);
         qmd[269] = qmd[270] = 1;
         put(304, before);
-        call_back(qmd.data(), context);
-        if (counts != nullptr) run(qmd.data(), counts);
-        return qmd;
+        call_back(qmd, context);
+        if (counts != nullptr) run(qmd, counts);
+        return as_it_is();
     }
 
     // One call of a driver's function that waits, as the program would make it.
     void wait(int function, CuContext context, uint64_t nanoseconds = 0) {
-        if (waits.count(function) == 0) return;
-        call_back_wait(function, context, 0);
+        if (calls.count(function) == 0) return;
+        uint32_t result = 999;
+        call_back_call(function, context, 0, &result);
         for (const uint64_t until = monotonic_ns() + nanoseconds; monotonic_ns() < until;) {
         }
-        if (!quirks.waits_have_no_end) call_back_wait(function, context, 1);
+        result = 0;
+        if (!quirks.waits_have_no_end) call_back_call(function, context, 1, &result);
+        last_wait_result = result;
     }
     static constexpr int kStreamSynchronize = 126;
 
@@ -199,7 +243,9 @@ class FakeCuda {
     CuContext primary = nullptr;
     Uuid gpu;
     bool enabled = false;
-    std::set<int> waits;  // functions of the driver that it was asked to tell of
+    std::set<int> calls;  // functions of the driver that it was asked to tell of
+    bool tells_again = false;
+    uint32_t last_wait_result = 0;
 
  private:
     static std::vector<CuContext>& stack() {
@@ -217,8 +263,12 @@ class FakeCuda {
     static int enable(uint32_t on, uint32_t, int domain, int callback) {
         if (domain == 6 && current() != nullptr) {
             if (current()->quirks.wait_enable_result != 0) return current()->quirks.wait_enable_result;
-            if (on != 0) current()->waits.insert(callback);
-            if (on == 0) current()->waits.erase(callback);
+            if (on != 0) current()->calls.insert(callback);
+            if (on == 0) current()->calls.erase(callback);
+            return 0;
+        }
+        if (domain == 0xb && callback == 3) {
+            if (current() != nullptr) current()->tells_again = on != 0;
             return 0;
         }
         if (domain != 0xb || callback != 1) return 1;
@@ -238,15 +288,17 @@ class FakeCuda {
         callback_(user_, 0xb, 1, parameters);
     }
 
-    void call_back_wait(int function, CuContext context, uint64_t side) {
+    void call_back_call(int function, CuContext context, uint64_t side, uint32_t* result) {
         uint64_t parameters[13] = {};
         parameters[0] = 0x55cc00000000 | quirks.wait_parameter_bytes;
+        parameters[5] = reinterpret_cast<uint64_t>(result);
         parameters[8] = reinterpret_cast<uint64_t>(context);
         parameters[10] = side << 32 | static_cast<uint64_t>(function);
         callback_(user_, 6, function, parameters);
     }
 
     void run(const uint8_t* qmd, uint32_t* counts) const {
+        if (!is_old() && (load32(qmd) >> 23 & 7) == 1 && !quirks.empty_grids_run) return;
         QmdMask mask;
         if (is_old()) {
             if (!quirks.ignores_mask) {

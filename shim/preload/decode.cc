@@ -22,6 +22,7 @@ bool is_followed(FileRole role, uint32_t request) {
         case rm::escape::kDupObject:
         case rm::escape::kMapMemoryDma:
         case rm::escape::kUnmapMemoryDma:
+        case rm::escape::kAllocContextDma2:
         case rm::escape::kVidHeapControl: return true;
         default: return false;
     }

@@ -151,6 +151,16 @@ __attribute__((constructor)) void start() {
     g_on.store(true, std::memory_order_release);
 }
 
+// exit(3): what a program ends of may be a fault that vudad should hear of.
+__attribute__((destructor)) void stop() {
+    if (!g_on.load(std::memory_order_acquire)) return;
+    const int saved = errno;
+    const Inside inside;
+    Process* const process = mine();
+    if (process != nullptr && process->session().loaded()) process->session().ending();
+    errno = saved;
+}
+
 }  // namespace
 
 extern "C" {

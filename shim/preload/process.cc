@@ -143,6 +143,7 @@ void Process::read_driver() {
     redirector_ = std::make_unique<Redirector>(*driver_.abi, options);
     calls_ = std::make_unique<RmCalls>(files_, *driver_.abi);
     host_channel_ = std::make_unique<HostChannel>(files_, *calls_, *driver_.abi);
+    fault_watch_ = std::make_unique<FaultWatch>(files_, *calls_);
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -338,6 +339,9 @@ void Process::start_session() {
         auto* self = static_cast<Process*>(context);
         const std::lock_guard busy(self->files_busy_);
         return self->host_channel_ != nullptr ? self->host_channel_->compute_class(self->host()) : 0u;
+    };
+    callbacks.look_for_faults = [](void* context, uint32_t xids[2]) {
+        return static_cast<Process*>(context)->look_for_faults(xids);
     };
     callbacks.host_methods = [](void* context, const uint32_t* pairs, uint32_t count, uint64_t* ns,
                                 vuda_private_error* error) {
@@ -617,6 +621,31 @@ int Process::export_host(uint64_t held, vuda_private_handles* out, vuda_private_
         return 0;
     } catch (...) {
         return fail(Code::kResourceExhausted, "out of memory");
+    }
+}
+
+uint32_t Process::look_for_faults(uint32_t xids[2]) {
+    if (fault_watch_ == nullptr) return 0;
+    try {
+        std::vector<Notifier> notifiers;
+        {
+            const std::lock_guard lock(mutex_);
+            notifiers = redirector_->notifiers();
+        }
+        if (fault_watch_->differs(notifiers)) {
+            const std::lock_guard busy(files_busy_);
+            fault_watch_->watch(notifiers);
+        }
+        const FaultWatch::Found found = fault_watch_->look();
+        if (found.host) {
+            const std::lock_guard lock(mutex_);
+            redirector_->host_died(found.host_tsg);
+        }
+        xids[0] = found.host_xid;
+        xids[1] = found.shared_xid;
+        return (found.host ? VUDA_PRIVATE_OWN_TSG : 0u) | (found.shared ? VUDA_PRIVATE_SHARED_TSG : 0u);
+    } catch (...) {  // out of memory: the next look is soon
+        return 0;
     }
 }
 

@@ -21,6 +21,7 @@
 
 #include "rm/driver_table.h"
 #include "shim/preload/call_runner.h"
+#include "shim/preload/fault_watch.h"
 #include "shim/preload/fd_table.h"
 #include "shim/preload/host_channel.h"
 #include "shim/preload/late_session.h"
@@ -84,6 +85,7 @@ class Process : public RedirectorAccess, public Attacher {
     Host host() const;
     int host_methods(const uint32_t* pairs, uint32_t count, uint64_t* ns, vuda_private_error* error);
     int export_host(uint64_t held, vuda_private_handles* out, vuda_private_error* error);
+    uint32_t look_for_faults(uint32_t xids[2]);
     uint32_t subdevice_control(uint32_t command, void* params, uint32_t size);
     Result<std::vector<vuda_private_handle>> export_all(const Host& host);
 
@@ -95,6 +97,7 @@ class Process : public RedirectorAccess, public Attacher {
     unsigned uvm_major_ = 0;
     std::unique_ptr<RmCalls> calls_;             // null: the driver is not supported, everything passes through
     std::unique_ptr<HostChannel> host_channel_;  // null as calls_
+    std::unique_ptr<FaultWatch> fault_watch_;    // null as calls_; libvuda's session thread only
     LateSession session_;
 
     std::mutex files_busy_;

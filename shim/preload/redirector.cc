@@ -238,6 +238,13 @@ Host Redirector::host() const { return state_->host(); }
 
 Subdevice Redirector::sharing_subdevice() const { return state_->sharing_subdevice(); }
 
+std::vector<Notifier> Redirector::notifiers() const { return state_->notifiers(); }
+
+void Redirector::host_died(uint64_t order) {
+    state_->dead_host = order;
+    state_->announce_host();  // there may be another one already
+}
+
 std::vector<Notice> Redirector::take_notices() { return std::exchange(state_->notices, {}); }
 
 size_t Redirector::tracked() const {

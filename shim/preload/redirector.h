@@ -86,6 +86,21 @@ struct Subdevice {
     uint32_t object = 0;
 };
 
+// Where the driver writes that a channel of a shared TSG died: an rm::Notification, `offset` bytes into a memory
+// object.
+struct Notifier {
+    FileId file = 0;
+    uint32_t client = 0;
+    uint32_t device = 0;
+    uint32_t memory = 0;
+    uint64_t offset = 0;
+    uint64_t order = 0;  // of the channel, never used again
+    uint64_t tsg = 0;    // order of its TSG in this process
+    bool host = false;   // the TSG is this process's renderer's; else one that vudad handed over
+
+    bool operator==(const Notifier&) const = default;
+};
+
 // Sent to the owner of the redirector, outside of any plan: things that libvuda.so or stderr should know.
 struct Notice {
     enum class Kind : uint8_t {
@@ -240,6 +255,11 @@ class Redirector {
 
     // The subdevice of a context whose channels are in a shared TSG, or client == 0.
     Subdevice sharing_subdevice() const;
+
+    // Of the channels that are in a shared TSG or in the renderer's.
+    std::vector<Notifier> notifiers() const;
+    // The renderer's TSG, the one of that order, is dead: the next one is registered again.
+    void host_died(uint64_t order);
 
     std::vector<Notice> take_notices();
 

@@ -764,6 +764,88 @@ TEST_F(RedirectorTest, HostIsTheNewestGroupWithA3dObject) {
     EXPECT_EQ(p_.redirector.host().tsg, p_.vk_tsg);
 }
 
+TEST_F(RedirectorTest, NotifiersOfSharedChannelsAreKnown) {
+    p_.redirector.set_wishes(across());
+    p_.offer_host();
+    p_.start_cuda(0, 0x5c00001b);
+    ASSERT_EQ(p_.cuda_ctxshare(), 0u);
+    EXPECT_TRUE(p_.redirector.notifiers().empty());
+    ASSERT_EQ(p_.cuda_channel(0, p_.cu_share), 0u);
+    uint32_t own = 0x5c000099;
+    ASSERT_EQ(p_.alloc(kCudaFile, p_.cu, p_.cu_tsg, &own, rm::cls::kGpfifoHopper,
+                       TestProcess::channel_params(0, p_.cu_share, 0x5c000077)),
+              0u);
+    std::vector<Notifier> found = p_.redirector.notifiers();
+    ASSERT_EQ(found.size(), 2u);
+    EXPECT_EQ(found[0].memory, 0x5c00001bu) << "its group's";
+    EXPECT_EQ(found[1].memory, 0x5c000077u) << "its own";
+    for (const Notifier& notifier : found) {
+        EXPECT_EQ(notifier.file, kCudaFile);
+        EXPECT_EQ(notifier.client, p_.cu);
+        EXPECT_EQ(notifier.device, p_.cu_device);
+        EXPECT_EQ(notifier.offset, 0u);
+        EXPECT_FALSE(notifier.host);
+    }
+    EXPECT_EQ(p_.redirector.notifiers(), found);
+    ASSERT_EQ(p_.free_object(kCudaFile, p_.cu, own), 0u);
+    EXPECT_EQ(p_.redirector.notifiers().size(), 1u);
+}
+
+TEST_F(RedirectorTest, NotifiersOfTheRendererAreThoseOfItsContextDma) {
+    Wishes wishes;
+    wishes.share_renderer = true;
+    p_.redirector.set_wishes(wishes);
+    p_.start_renderer();
+    EXPECT_TRUE(p_.redirector.notifiers().empty()) << "its channel has none";
+    const size_t before = p_.redirector.tracked();
+    p_.context_dma(kVkFile, p_.vk, 0xbeec000c, 0x51, 0x50);
+    for (uint32_t channel : {0xbeec0104u, 0xbeec0105u}) {
+        uint32_t share = 0xcef000c0;
+        for (const auto& [key, object] : rm_.objects) {
+            if (key.first == p_.vk && object.cls == rm::cls::kContextShare && object.parent == p_.vk_tsg)
+                share = key.second;
+        }
+        ASSERT_EQ(p_.alloc(kVkFile, p_.vk, p_.vk_tsg, &channel, rm::cls::kGpfifoAmpere,
+                           TestProcess::channel_params(0, share, 0xbeec000c)),
+                  0u);
+    }
+    const std::vector<Notifier> found = p_.redirector.notifiers();
+    ASSERT_EQ(found.size(), 1u) << "two channels share one";
+    EXPECT_EQ(found[0].memory, 0x51u);
+    EXPECT_EQ(found[0].offset, 0x50u);
+    EXPECT_TRUE(found[0].host);
+    EXPECT_EQ(found[0].tsg, p_.redirector.host().order);
+    ASSERT_EQ(p_.free_object(kVkFile, p_.vk, 0xbeec0104), 0u);
+    ASSERT_EQ(p_.free_object(kVkFile, p_.vk, 0xbeec0105), 0u);
+    ASSERT_EQ(p_.free_object(kVkFile, p_.vk, 0xbeec000c), 0u);
+    EXPECT_EQ(p_.redirector.tracked(), before);
+}
+
+TEST_F(RedirectorTest, ARendererThatMakesAnotherGroupAfterAFaultIsRegisteredAgain) {
+    Wishes wishes;
+    wishes.share_renderer = true;
+    p_.redirector.set_wishes(wishes);
+    p_.start_renderer();
+    const auto told = [&] { return std::ranges::count(p_.notices, Notice::Kind::kHost, &Notice::kind); };
+    EXPECT_EQ(told(), 1);
+    p_.redirector.host_died(p_.redirector.host().order);
+    EXPECT_EQ(told(), 1) << "the dead one is not";
+    uint32_t newer = 0xcef80009;
+    ASSERT_EQ(
+        p_.alloc(kVkFile, p_.vk, p_.vk_device, &newer, rm::cls::kChannelGroup, TestProcess::group_params(p_.vk_space)),
+        0u);
+    uint32_t share = 0xcef00100;
+    ASSERT_EQ(p_.alloc(kVkFile, p_.vk, newer, &share, rm::cls::kContextShare, TestProcess::words({p_.vk_space, 0, 0})),
+              0u);
+    uint32_t channel = 0xbeeb0100;
+    ASSERT_EQ(p_.alloc(kVkFile, p_.vk, newer, &channel, rm::cls::kGpfifoAmpere, TestProcess::channel_params(0, share)),
+              0u);
+    EXPECT_EQ(told(), 1);
+    uint32_t object = 0xbeeb9097;
+    ASSERT_EQ(p_.alloc(kVkFile, p_.vk, channel, &object, rm::cls::kThreeDHopper, TestProcess::words({0, 0, 0, 0})), 0u);
+    EXPECT_EQ(told(), 2);
+}
+
 TEST_F(RedirectorTest, FreedMemoryIsNoControlBufferAnyMore) {
     p_.start_renderer();
     ASSERT_EQ(p_.free_object(kVkFile, p_.vk, 0x45), 0u);

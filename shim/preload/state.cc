@@ -6,12 +6,13 @@ namespace vuda::shim {
 
 bool Client::has_handle(uint32_t handle) const {
     return devices.contains(handle) || subdevices.contains(handle) || va_spaces.contains(handle) ||
-           tsgs.contains(handle) || ctxshares.contains(handle) || channels.contains(handle);
+           tsgs.contains(handle) || ctxshares.contains(handle) || channels.contains(handle) ||
+           context_dmas.contains(handle);
 }
 
 size_t Client::size() const {
     return devices.size() + subdevices.size() + va_spaces.size() + tsgs.size() + ctxshares.size() + channels.size() +
-           mappings.size();
+           context_dmas.size() + mappings.size();
 }
 
 Client* Redirector::State::client(uint32_t handle) {
@@ -124,6 +125,38 @@ Subdevice Redirector::State::sharing_subdevice() const {
     return {};
 }
 
+// Of each channel that is in the renderer's TSG or in one that vudad handed over.
+std::vector<Notifier> Redirector::State::notifiers() const {
+    std::vector<Notifier> found;
+    uint32_t host_client = 0;
+    uint32_t host_handle = 0;
+    const Tsg* host = host_tsg(&host_client, &host_handle);
+    for (const auto& [client_handle, owner] : clients) {
+        for (const auto& [handle, channel] : owner.channels) {
+            const auto group = owner.tsgs.find(channel.tsg);
+            if (group == owner.tsgs.end() || channel.error_notifier == 0) continue;
+            const Tsg& tsg = group->second;
+            const bool hosted = host != nullptr && &tsg == host;
+            const bool moved = channel.moved && tsg.merge != nullptr;
+            if (!hosted && !moved) continue;
+            Notifier notifier{owner.file, client_handle, tsg.device, channel.error_notifier,
+                              0,          channel.order, tsg.order,  hosted || !tsg.merge->attach};
+            const auto dma = owner.context_dmas.find(channel.error_notifier);
+            if (dma != owner.context_dmas.end()) {
+                notifier.memory = dma->second.memory;
+                notifier.offset = dma->second.offset;
+            }
+            // Channels that share one need one look.
+            const bool known = std::ranges::any_of(found, [&](const Notifier& other) {
+                return other.client == notifier.client && other.memory == notifier.memory &&
+                       other.offset == notifier.offset && other.host == notifier.host;
+            });
+            if (!known) found.push_back(notifier);
+        }
+    }
+    return found;
+}
+
 void Redirector::State::host_changed(uint64_t now_ns) {
     last_change_ns = now_ns;
     settled = false;
@@ -135,7 +168,8 @@ void Redirector::State::announce_host() {
     uint32_t client_handle = 0;
     uint32_t handle = 0;
     const Tsg* tsg = host_tsg(&client_handle, &handle);
-    if (tsg == nullptr || client_handle == announced_client) return;
+    if (tsg == nullptr || tsg->order == dead_host || (client_handle == announced_client && dead_host == 0)) return;
+    dead_host = 0;
     announced_client = client_handle;
     if (tsg->saves_zcull) return notice(Notice::Kind::kUnshared, {Reason::kHostEarlier, 0, 0, 0});
     const Client& owner = clients.at(client_handle);

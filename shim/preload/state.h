@@ -41,6 +41,14 @@ struct Ctxshare {
 struct Channel {
     uint32_t tsg = 0;
     bool moved = false;
+    uint32_t error_notifier = 0;  // memory, or a context DMA over some; 0: none
+    uint64_t order = 0;           // of creation, over all clients
+};
+
+// Part of a memory object with a handle of its own: how Vulkan names error notifiers.
+struct ContextDma {
+    uint32_t memory = 0;
+    uint64_t offset = 0;
 };
 
 // CUDA's TSG whose channels run in a renderer's.
@@ -94,6 +102,7 @@ struct Client {
     std::map<uint32_t, Tsg> tsgs;
     std::map<uint32_t, Ctxshare> ctxshares;
     std::map<uint32_t, Channel> channels;
+    std::map<uint32_t, ContextDma> context_dmas;
     std::map<uint64_t, DmaMapping> mappings;  // GPU virtual address below Options::mirror_limit
 
     bool has_handle(uint32_t handle) const;
@@ -109,10 +118,12 @@ struct Redirector::State {
     std::vector<Notice> notices;
     uint32_t handles_made = 0;
     uint64_t tsgs_made = 0;
+    uint64_t channels_made = 0;
     uint64_t mappings_made = 0;
     uint64_t last_change_ns = 0;
     bool settled = false;
     uint32_t announced_client = 0;  // kHost was sent for it
+    uint64_t dead_host = 0;         // order of the renderer's TSG that died; 0: none did
 
     // --- looking up (state.cc) ---
     Client* client(uint32_t handle);
@@ -122,6 +133,7 @@ struct Redirector::State {
     const Tsg* host_tsg(uint32_t* client, uint32_t* handle) const;
     Host host() const;
     Subdevice sharing_subdevice() const;
+    std::vector<Notifier> notifiers() const;
     uint32_t channels_in(uint32_t client, uint32_t tsg) const;
     void host_changed(uint64_t now_ns);
     void announce_host();

@@ -204,6 +204,23 @@ class TestProcess : public RedirectorAccess, public Attacher {
         rm.objects[{client, memory}] = {rm::cls::kMemoryLocalUser, device, 0, {}, 0, false, 0, 0, 0, false, 0};
     }
 
+    // A context DMA: `object` names what lies `offset` bytes into `memory`.
+    void context_dma(FileId file, uint32_t client, uint32_t object, uint32_t memory, uint64_t offset) {
+        Memory m;
+        m.file = file;
+        m.request = static_cast<uint32_t>(rm::rm_request(rm::escape::kAllocContextDma2, sizeof(rm::ContextDmaArgs)));
+        rm::ContextDmaArgs args{};
+        args.hObjectParent = client;
+        args.hObjectNew = object;
+        args.hClass = 2;
+        args.hMemory = memory;
+        args.offset = offset;
+        args.limit = 0xfaf;
+        m.arg = bytes_of(args);
+        call(m);
+        rm.objects[{client, object}] = {rm::cls::kMemoryLocalUser, client, 0, {}, 0, false, 0, 0, 0, false, 0};
+    }
+
     uint32_t uvm_register_space(uint32_t client, uint32_t space) {
         Memory m;
         m.file = kUvmFile;

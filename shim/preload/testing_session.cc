@@ -82,6 +82,7 @@ VUDA_TEST_EXPORT void vuda_private_detached(const vuda_private_error*) { note("d
 VUDA_TEST_EXPORT void vuda_private_report(uint32_t state, const vuda_private_error* reason) {
     note("report " + std::to_string(state) + (reason != nullptr ? std::string(" ") + reason->text : ""));
 }
+VUDA_TEST_EXPORT void vuda_private_ending() { note("ending"); }
 VUDA_TEST_EXPORT void vuda_private_after_fork_in_child() { note("child"); }
 
 // ---- for the test program ----

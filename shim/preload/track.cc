@@ -44,6 +44,15 @@ void Redirector::State::track(const Call& call, const Outcome& outcome) {
             target->va_space_device[made.hObject] = args.hParent;
             return;
         }
+        case rm::escape::kAllocContextDma2: {
+            const auto args = load<rm::ContextDmaArgs>(call.arg);
+            const auto made = load<rm::ContextDmaArgs>(outcome.arg).hObjectNew;
+            Client* owner = client(args.hObjectParent);
+            if (owner == nullptr || made == args.hObjectParent) return;
+            if (owner->has_handle(made)) forget_object(args.hObjectParent, made);
+            owner->context_dmas[made] = {args.hMemory, args.offset};
+            return;
+        }
         case rm::escape::kMapMemoryDma: {
             const auto args = load<rm::MapDmaArgs>(call.arg);
             const auto va = load<uint64_t>(outcome.arg, abi->map_dma_va);
@@ -109,7 +118,9 @@ void Redirector::State::track_alloc(const Call& call, const Outcome& outcome) {
     if (rm::cls::is_gpfifo(args.hClass)) {
         Tsg* parent = tsg(args.hRoot, args.hObjectParent);
         if (parent == nullptr) return;
-        owner->channels[object] = {args.hObjectParent, false};
+        uint32_t notifier = load<uint32_t>(call.params);  // ChannelParams::hObjectError
+        if (notifier == 0) notifier = parent->error_notifier;
+        owner->channels[object] = {args.hObjectParent, false, notifier, ++channels_made};
         const bool shareless = load<uint32_t>(call.params, offsetof(rm::ChannelParams, hContextShare)) == 0;
         if (shareless && parent->injected == 0 && parent->merge == nullptr) parent->legacy = true;
         if (parent->graphics_engine) host_changed(call.now_ns);
@@ -175,6 +186,7 @@ void Redirector::State::forget_object(uint32_t client_handle, uint32_t object) {
         owner->va_space_device.erase(object);
         owner->ctxshares.erase(object);
         owner->channels.erase(object);
+        owner->context_dmas.erase(object);
         erase_where(owner->mappings,
                     [&](const DmaMapping& mapping) { return mapping.memory == object || mapping.dma == object; });
     }

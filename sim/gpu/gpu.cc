@@ -187,6 +187,16 @@ void Gpu::kill(Tsg& tsg, const Channel* culprit, uint32_t xid, const std::string
     }
 }
 
+bool Gpu::fault_of(pid_t pid, uint32_t xid) {
+    std::vector<Channel*> its;
+    for (const auto& [id, channel] : channels_) {
+        if (channel->owner_pid == pid && channel->tsg != nullptr && channel->tsg->engine == rm::kEngineGr0)
+            its.push_back(channel);
+    }
+    for (Channel* channel : its) kill(*channel->tsg, channel, xid, "planted");
+    return !its.empty();
+}
+
 void Gpu::fetch_all() {
     std::vector<Channel*> all;
     for (const auto& [id, channel] : channels_) all.push_back(channel);

@@ -59,6 +59,10 @@ class Gpu {
     // Writes `xid` into the notifier of every channel of the TSG, ends all of them, and logs it. `culprit` may be null.
     void kill(Tsg& tsg, const Channel* culprit, uint32_t xid, const std::string& text);
 
+    // A fault without a cause in any work: ends the graphics-engine TSGs in which the process has a channel. False: it
+    // has none.
+    bool fault_of(pid_t pid, uint32_t xid);
+
     // New GPFIFO entries of the channel. Ignored for channels that cannot run.
     void fetch(Channel& channel);
     void fetch_all();

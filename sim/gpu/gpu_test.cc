@@ -89,6 +89,19 @@ TEST_F(SimGpu, ABadHeaderIsAPbdmaError) {
     EXPECT_EQ(code, 32u);
 }
 
+TEST_F(SimGpu, APlantedFaultEndsTheGroupsOfThatProcess) {
+    TestProcess other(*rm, 11);
+    RendererRig renderer(process);
+    RendererRig bystander(other);
+    EXPECT_FALSE(rm->gpu(0).fault_of(4711, 31)) << "no such process";
+    EXPECT_TRUE(rm->gpu(0).fault_of(11, 31));
+    uint32_t code = 0;
+    EXPECT_TRUE(notified(bystander.notifier, &code));
+    EXPECT_EQ(code, 31u);
+    EXPECT_FALSE(notified(renderer.notifier));
+    EXPECT_NE(rm->log().lines().back().find("pid=11"), std::string::npos) << rm->log().lines().back();
+}
+
 TEST_F(SimGpu, UnmappedAddressesAreMmuFaults) {
     RendererRig renderer(process);
     renderer.queue.method(0, work::kSemAddressLow, 0x77770000)

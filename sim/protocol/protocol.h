@@ -118,6 +118,7 @@ enum class What : uint32_t {
     kFixRule,
     kInject,  // text: see ResourceManager::inject
     kStatus,  // "virtual_ns=... xids=... wedged=..."
+    kFault,   // text: "XID@PID": ends every graphics-engine TSG that the process has a channel in
 };
 
 struct Query {  // followed by text

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 
 namespace vuda::sim {
@@ -39,6 +40,20 @@ std::string describe(const ResourceManager::Counts& counts) {
     return "clients=" + std::to_string(counts.clients) + " objects=" + std::to_string(counts.objects) +
            " tsgs=" + std::to_string(counts.tsgs) + " channels=" + std::to_string(counts.channels) +
            " memories=" + std::to_string(counts.memories) + " files=" + std::to_string(counts.files) + "\n";
+}
+
+// "XID@PID". False: it is not that, or the process has no such channel.
+bool plant_fault(ResourceManager& rm, std::string_view text) {
+    uint32_t xid = 0;
+    pid_t pid = 0;
+    const char* const end = text.data() + text.size();
+    const auto [at, bad_xid] = std::from_chars(text.data(), end, xid);
+    if (bad_xid != std::errc() || xid == 0 || at == end || *at != '@') return false;
+    const auto [stop, bad_pid] = std::from_chars(at + 1, end, pid);
+    if (bad_pid != std::errc() || stop != end) return false;
+    bool hit = false;
+    for (size_t i = 0; i < rm.gpu_count(); i++) hit = rm.gpu(i).fault_of(pid, xid) || hit;
+    return hit;
 }
 
 }  // namespace
@@ -202,6 +217,7 @@ std::optional<Packet> Session::query(std::span<const uint8_t> packet) {
             }
             break;
         case What::kInject: reply.error = rm_.inject(text) ? 0 : EINVAL; break;
+        case What::kFault: reply.error = plant_fault(rm_, text) ? 0 : EINVAL; break;
         case What::kStatus:
             if (auto status = host_.status()) answer = std::move(*status);
             break;

@@ -24,6 +24,7 @@ constexpr char kHelp[] =
     "  rules           every rule and whether it is on\n"
     "  break RULE, fix RULE\n"
     "  inject WHAT     as vuda-simd --inject; 'clear' ends all\n"
+    "  fault XID@PID   end each TSG that the process has a graphics-engine channel in, with that error number\n"
     "  reset           make wedged GPUs usable again\n"
     "PATH defaults to $VUDA_SIM_SOCKET.\n";
 
@@ -37,7 +38,8 @@ constexpr Command kCommands[] = {
     {"log", vuda::sim::protocol::What::kLog, false},        {"counts", vuda::sim::protocol::What::kCounts, false},
     {"status", vuda::sim::protocol::What::kStatus, false},  {"rules", vuda::sim::protocol::What::kRules, false},
     {"break", vuda::sim::protocol::What::kBreakRule, true}, {"fix", vuda::sim::protocol::What::kFixRule, true},
-    {"inject", vuda::sim::protocol::What::kInject, true},   {"reset", vuda::sim::protocol::What::kReset, false},
+    {"fault", vuda::sim::protocol::What::kFault, true},     {"inject", vuda::sim::protocol::What::kInject, true},
+    {"reset", vuda::sim::protocol::What::kReset, false},
 };
 
 }  // namespace

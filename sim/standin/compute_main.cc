@@ -222,6 +222,7 @@ int main(int argc, char** argv) {
             xid = context->queue(0).error_code();
         }
     }
+    while (options.common.keep_lost && lost && !g_stop) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     json.integer("gpu", options.common.gpu)
         .integer("client", contexts[0]->client())
         .integer("veid", contexts[0]->veid())

@@ -18,6 +18,7 @@ constexpr char kCommonHelp[] =
     "  --linger S         go on for S seconds after the measurement (default 0)\n"
     "  --report-trace     when each measured frame or kernel ended (ms, CLOCK_MONOTONIC) and how long it took\n"
     "  --hold             afterwards keep everything until SIGTERM\n"
+    "  --keep-lost        also after the device was lost\n"
     "  --json             accepted for clarity: the result is always one JSON line\n"
     "  --fork, --exec-self, --close-range, --illegal-method\n"
     "                     bad luck for tests: see docs/simulator.md\n";
@@ -117,6 +118,8 @@ int common(Parser& parser, std::string_view name, CommonOptions& options) {
         good = parser.number(0, 3600, options.linger);
     } else if (name == "--report-trace") {
         options.report_trace = true;
+    } else if (name == "--keep-lost") {
+        options.keep_lost = true;
     } else if (name == "--hold") {
         options.hold = true;
     } else if (name == "--json") {

@@ -15,6 +15,7 @@ struct CommonOptions {
     double linger = 0;            // seconds of further, unmeasured work after the measurement
     bool report_trace = false;    // when each measured unit of work ended and how long it took
     bool hold = false;            // then keep everything allocated until SIGTERM
+    bool keep_lost = false;       // also when the device was lost
     bool fork_child = false;      // fork after set-up; the child opens a device of its own and leaves
     bool exec_self = false;       // set up, then execute this program anew and run there
     bool close_range = false;     // close every descriptor from 3 up before set-up

@@ -74,10 +74,12 @@ int main(int argc, char** argv) {
     Window window(options.common.start_file, options.common.seconds, options.frames, options.common.linger);
     const Vuda vuda = Vuda::find();
     uint64_t frame_id = 0;
+    vuda::layer::TurnPacer turns;
     auto last_end = Clock::now();
     Pacer pacer(options.fps);
     Trace trace;
     while (!g_stop && !lost && !timed_out && window.go_on(frames.count())) {
+        vuda.wait_for_turn(turns);
         const auto begin = Clock::now();
         push_frame(queue, options);
         if (options.common.illegal_method && frames.count() == 10) queue.method(0, 0x3ffc, 1);
@@ -89,6 +91,7 @@ int main(int argc, char** argv) {
             case Waited::kInterrupted: continue;
         }
         const double frame_ms = ms_since(begin);
+        turns.worked(static_cast<uint64_t>(frame_ms * 1e6));
         vuda.sample(Vuda::Sample::kFrame, ++frame_id, frame_ms);
         if (frame_id > 1) vuda.sample(Vuda::Sample::kInterval, frame_id, ms_since(last_end));
         last_end = Clock::now();
@@ -109,6 +112,8 @@ int main(int argc, char** argv) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         lost = queue.device_lost();
     }
+    if (lost) vuda.device_lost();
+    while (options.common.keep_lost && lost && !g_stop) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     json.integer("gpu", options.common.gpu)
         .integer("client", (*renderer)->client())
         .integer("tsg", (*renderer)->tsg())

@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <chrono>
+#include <thread>
+
 #include "sim/standin/measure.h"
 
 namespace vuda::sim::standin {
@@ -11,9 +14,15 @@ Vuda Vuda::find() {
     void* library = dlopen("libvuda.so.0", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
     if (library == nullptr) return found;
     found.disable_mask_ = reinterpret_cast<decltype(found.disable_mask_)>(dlsym(library, "vuda_private_disable_mask"));
+    found.device_lost_ = reinterpret_cast<decltype(found.device_lost_)>(dlsym(library, "vuda_private_device_lost"));
+    found.turns_ = reinterpret_cast<decltype(found.turns_)>(dlsym(library, "vuda_private_turns"));
     found.sample_ = reinterpret_cast<decltype(found.sample_)>(dlsym(library, "vuda_private_sample"));
     dlclose(library);  // libvuda.so is never unloaded
     return found;
+}
+
+void Vuda::device_lost() const {
+    if (device_lost_ != nullptr) device_lost_();
 }
 
 uint64_t Vuda::mask(work::Launch& launch) const {
@@ -24,6 +33,14 @@ uint64_t Vuda::mask(work::Launch& launch) const {
     for (int i = 0; i < 4; i++) launch.disabled_tpcs[i] |= static_cast<uint32_t>(words[i / 2] >> (i % 2 * 32));
     if ((words[0] | words[1]) != 0) launch.flags |= work::kLaunchMaskValid;
     return generation;
+}
+
+void Vuda::wait_for_turn(layer::TurnPacer& pacer) const {
+    layer::TurnPacer::Terms terms;
+    if (turns_ == nullptr || turns_(&terms.graphics_permille, &terms.frame_ns) == 0) return;
+    const uint64_t now = monotonic_ns();
+    std::this_thread::sleep_for(std::chrono::nanoseconds(pacer.release_ns(terms, now) - now));
+    pacer.began(terms, monotonic_ns());
 }
 
 void Vuda::sample(Sample kind, uint64_t id, double duration_ms) const {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "shim/layer/turn_pacer.h"
 #include "sim/pushbuffer/format.h"
 
 namespace vuda::sim::standin {
@@ -18,11 +19,19 @@ class Vuda {
     // Adds the TPCs that compute must keep off now. Returns the split's generation, 0: there is none.
     uint64_t mask(work::Launch& launch) const;
 
+    // A frame is about to begin: waits for its turn, where compute takes turns with frames.
+    void wait_for_turn(layer::TurnPacer& pacer) const;
+
     enum class Sample : uint32_t { kFrame = 1, kInterval = 2, kSync = 4 };
     // Ends now; `id` counts frames from 1.
     void sample(Sample kind, uint64_t id, double duration_ms) const;
 
+    // What libVkLayer_vuda.so says when Vulkan does.
+    void device_lost() const;
+
  private:
+    void (*device_lost_)() = nullptr;
+    int (*turns_)(uint32_t* graphics_permille, uint64_t* frame_ns) = nullptr;
     uint64_t (*disable_mask_)(uint64_t mask[4]) = nullptr;
     void (*sample_)(uint32_t kind, uint64_t id, uint64_t end_ns, uint64_t duration_ns) = nullptr;
 };

@@ -53,6 +53,7 @@ std::string built_library(std::string_view name) { return std::string(VUDA_BUILD
 Deployment::Deployment(DeploymentOptions options) : options_(std::move(options)) {
     // Other users reach the sockets in it.
     chmod(folder().c_str(), 0755);
+    if (options_.prepare) options_.prepare(folder());
     std::ofstream(dir_.path("vudad.toml")) << options_.config << "\n";
     vudad_ = built("vudad");
     if (options_.own_simd) start_own_simd();

@@ -29,6 +29,8 @@ struct DeploymentOptions {
     std::vector<std::string> simd_arguments;
     std::vector<std::string> daemon_arguments;      // further ones for vudad; '@' in front: below folder()
     std::map<std::string, std::string> daemon_env;  // and its environment
+    // Called with folder() before anything is started.
+    std::function<void(const std::string& folder)> prepare;
 };
 
 class Deployment {

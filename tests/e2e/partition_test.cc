@@ -9,6 +9,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/monotonic.h"
 #include "tests/e2e/deployment.h"
 
 namespace vuda::e2e {
@@ -219,6 +220,52 @@ TEST_F(PartitionTest, TerminalSession) {
     EXPECT_THAT(vudactl({"metrics"}).out, HasSubstr("vuda_tsg_compute_tpcs{name=\"game\"}"));
     expect_ends_well(*compute);
     expect_ends_well(*renderer);
+}
+
+TEST_F(PartitionTest, FramesAreHeldBackWhereComputeTakesTurns) {
+    deploy();
+    // Nobody is attached: the renderer alone is asked to leave gaps.
+    Process renderer(
+        vuda().wrapped({"--register", "game"}, {kRenderer, "--seconds", "3600", "--frame-ms", "4", "--report-trace"}));
+    ASSERT_TRUE(vuda().wait_registered("game")) << renderer.err();
+    EXPECT_TRUE(eventually([&] { return vudactl({"mode", "game", "sliced"}).status == 0; })) << "once it drew a frame";
+    expect({"mode", "game", "sliced"}, 0, "game: mode sliced, compute takes turns with frames, .*");
+    ASSERT_EQ(vudactl({"slo", "game", "--frame-ms", "20"}).status, 0);
+    expect({"quota", "game", "none"}, 0, "game: compute may use every TPC, .*");
+    const auto in_force = [&] {
+        return eventually([&] {
+            const Json now = vuda().status();
+            for (const Json& session : now["sessions"]) {
+                if (session["name"] == "game") return session["applied_generation"] >= split()["generation"];
+            }
+            return false;
+        });
+    };
+    ASSERT_TRUE(in_force()) << vuda().status().dump(2);
+    EXPECT_EQ(split()["frame_us"], 20'000);
+    EXPECT_THAT(vudactl({"status"}).out, HasSubstr("sliced"));
+    const uint64_t from = monotonic_ns();
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    const uint64_t to = monotonic_ns();
+
+    ASSERT_EQ(vudactl({"slo", "game", "--clear"}).status, 0);
+    expect({"quota", "game", "75%"}, 0, "game: compute may use 75 % of the time, .*");
+    EXPECT_EQ(split()["compute_percent"], 75);
+    ASSERT_TRUE(in_force());
+    expect({"quota", "game", "100%"}, 64, "vudactl: '100%' is not a quota; .*");
+
+    renderer.signal(SIGTERM);
+    EXPECT_EQ(renderer.wait(), 0) << renderer.err();
+    const Json json = Json::parse(renderer.out(), nullptr, false);
+    ASSERT_TRUE(json.is_object()) << renderer.out();
+    std::vector<double> ends;
+    for (const Json& frame : json["trace"]) {
+        const double ms = frame[0];
+        if (ms * 1e6 > static_cast<double>(from) && ms * 1e6 < static_cast<double>(to)) ends.push_back(ms);
+    }
+    // Of the 600 ms; a machine that is busy makes it fewer.
+    EXPECT_LE(ends.size(), 31u) << "one each 19.8 ms, where 150 would have come";
+    EXPECT_GE(ends.size(), 3u);
 }
 
 TEST_F(PartitionTest, OthersMayNotSplit) {

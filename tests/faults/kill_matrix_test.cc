@@ -43,10 +43,21 @@ enum class Scene {
     kDaemonStops,        // SIGTERM
 };
 
+// With sanitizers everything takes several times as long, and what is looked for is another thing: use after free and
+// the like on the way out of each kind of accident. For that a case of each scene is enough.
+#ifdef VUDA_SANITIZED
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+enum class When { kPlain, kSanitizedToo };
+constexpr When kSanitizedToo = When::kSanitizedToo;
+
 struct Case {
     const char* point;
     Binary binary;
     Scene scene;
+    When when = When::kPlain;
 };
 
 constexpr Case kMatrix[] = {
@@ -59,41 +70,41 @@ constexpr Case kMatrix[] = {
     {"client_request_sent", Binary::kClient, Scene::kComputeLives},
     {"client_attach_answered", Binary::kClient, Scene::kComputeLives},
     {"client_pull_asked", Binary::kClient, Scene::kComputeLives},
-    {"client_fds_received", Binary::kClient, Scene::kComputeLives},
+    {"client_fds_received", Binary::kClient, Scene::kComputeLives, kSanitizedToo},
     {"shim_offer_taken", Binary::kShim, Scene::kComputeLives},
     {"shim_object_imported", Binary::kShim, Scene::kComputeLives},
     {"shim_range_created", Binary::kShim, Scene::kComputeLives},
-    {"shim_buffer_mapped", Binary::kShim, Scene::kComputeLives},
+    {"shim_buffer_mapped", Binary::kShim, Scene::kComputeLives, kSanitizedToo},
     {"shim_call_rewritten", Binary::kShim, Scene::kComputeLives},
     {"shim_channel_scheduled", Binary::kShim, Scene::kComputeLives},
     {"shim_attach_done", Binary::kShim, Scene::kComputeLives},
     {"shim_object_freed", Binary::kShim, Scene::kComputeLives},
-    {"shim_detached", Binary::kShim, Scene::kComputeLives},
+    {"shim_detached", Binary::kShim, Scene::kComputeLives, kSanitizedToo},
     {"shim_detach_told", Binary::kShim, Scene::kComputeLives},
     {"shim_host_found", Binary::kShim, Scene::kRendererRegisters},
     {"client_registered", Binary::kClient, Scene::kRendererRegisters},
     {"client_export_asked", Binary::kClient, Scene::kRendererRegisters},
     {"shim_tsg_exported", Binary::kShim, Scene::kRendererRegisters},
-    {"shim_buffer_exported", Binary::kShim, Scene::kRendererRegisters},
+    {"shim_buffer_exported", Binary::kShim, Scene::kRendererRegisters, kSanitizedToo},
     {"client_exported", Binary::kClient, Scene::kRendererRegisters},
     {"client_push_connected", Binary::kClient, Scene::kRendererRegisters},
-    {"client_push_part_sent", Binary::kClient, Scene::kRendererRegisters},
+    {"client_push_part_sent", Binary::kClient, Scene::kRendererRegisters, kSanitizedToo},
     {"client_pushed", Binary::kClient, Scene::kRendererRegisters},
     {"client_export_asked", Binary::kClient, Scene::kOwnerIsAsked},
-    {"client_exported", Binary::kClient, Scene::kOwnerIsAsked},
-    {"client_told_to_detach", Binary::kClient, Scene::kOwnerGoes},
+    {"client_exported", Binary::kClient, Scene::kOwnerIsAsked, kSanitizedToo},
+    {"client_told_to_detach", Binary::kClient, Scene::kOwnerGoes, kSanitizedToo},
     {"client_link_lost", Binary::kClient, Scene::kClientReconnects},
     {"client_page_replaced", Binary::kClient, Scene::kClientReconnects},
-    {"client_resume_queued", Binary::kClient, Scene::kClientReconnects},
+    {"client_resume_queued", Binary::kClient, Scene::kClientReconnects, kSanitizedToo},
     {"daemon_lock_taken", Binary::kDaemon, Scene::kDaemonStarts},
     {"daemon_socket_bound", Binary::kDaemon, Scene::kDaemonStarts},
     {"daemon_socket_listening", Binary::kDaemon, Scene::kDaemonStarts},
-    {"daemon_state_read", Binary::kDaemon, Scene::kDaemonStarts},
+    {"daemon_state_read", Binary::kDaemon, Scene::kDaemonStarts, kSanitizedToo},
     {"daemon_serving_before_ready", Binary::kDaemon, Scene::kDaemonStarts},
     {"daemon_ready_said", Binary::kDaemon, Scene::kDaemonStarts},
     {"daemon_session_stored", Binary::kDaemon, Scene::kDaemonResumes},
     {"daemon_name_stored", Binary::kDaemon, Scene::kDaemonResumes},
-    {"daemon_claim_settled", Binary::kDaemon, Scene::kDaemonResumes},
+    {"daemon_claim_settled", Binary::kDaemon, Scene::kDaemonResumes, kSanitizedToo},
     {"daemon_connection_accepted", Binary::kDaemon, Scene::kDaemonAttaches},
     {"daemon_page_made", Binary::kDaemon, Scene::kDaemonAttaches},
     {"daemon_session_stored", Binary::kDaemon, Scene::kDaemonAttaches},
@@ -104,34 +115,45 @@ constexpr Case kMatrix[] = {
     {"daemon_attach_answered", Binary::kDaemon, Scene::kDaemonAttaches},
     {"daemon_pull_token_redeemed", Binary::kDaemon, Scene::kDaemonAttaches},
     {"daemon_grant_reported", Binary::kDaemon, Scene::kDaemonAttaches},
-    {"daemon_grant_counted", Binary::kDaemon, Scene::kDaemonAttaches},
+    {"daemon_grant_counted", Binary::kDaemon, Scene::kDaemonAttaches, kSanitizedToo},
     {"daemon_share_left", Binary::kDaemon, Scene::kDaemonDetaches},
-    {"daemon_session_ending", Binary::kDaemon, Scene::kDaemonDetaches},
+    {"daemon_session_ending", Binary::kDaemon, Scene::kDaemonDetaches, kSanitizedToo},
     {"daemon_name_stored", Binary::kDaemon, Scene::kDaemonRegisters},
     {"daemon_name_answered", Binary::kDaemon, Scene::kDaemonRegisters},
     {"daemon_push_token_redeemed", Binary::kDaemon, Scene::kDaemonRegisters},
     {"daemon_fds_received", Binary::kDaemon, Scene::kDaemonRegisters},
-    {"daemon_handles_stored", Binary::kDaemon, Scene::kDaemonRegisters},
+    {"daemon_handles_stored", Binary::kDaemon, Scene::kDaemonRegisters, kSanitizedToo},
     {"daemon_name_removed", Binary::kDaemon, Scene::kDaemonUnregisters},
-    {"daemon_fd_reaped", Binary::kDaemon, Scene::kDaemonUnregisters},
-    {"daemon_split_chosen", Binary::kDaemon, Scene::kDaemonSplits},
+    {"daemon_fd_reaped", Binary::kDaemon, Scene::kDaemonUnregisters, kSanitizedToo},
+    {"daemon_split_chosen", Binary::kDaemon, Scene::kDaemonSplits, kSanitizedToo},
     {"daemon_split_published", Binary::kDaemon, Scene::kDaemonSplits},
     {"daemon_targets_changed", Binary::kDaemon, Scene::kDaemonKeeps},
     {"daemon_file_opened", Binary::kDaemon, Scene::kDaemonKeeps},
-    {"daemon_file_written", Binary::kDaemon, Scene::kDaemonKeeps},
+    {"daemon_file_written", Binary::kDaemon, Scene::kDaemonKeeps, kSanitizedToo},
     {"daemon_file_renamed", Binary::kDaemon, Scene::kDaemonKeeps},
-    {"daemon_file_opened", Binary::kDaemon, Scene::kDaemonMeasures},
+    {"daemon_file_opened", Binary::kDaemon, Scene::kDaemonMeasures, kSanitizedToo},
     {"daemon_file_written", Binary::kDaemon, Scene::kDaemonMeasures},
     {"daemon_file_renamed", Binary::kDaemon, Scene::kDaemonMeasures},
-    {"daemon_reload_half", Binary::kDaemon, Scene::kDaemonReloads},
+    {"daemon_reload_half", Binary::kDaemon, Scene::kDaemonReloads, kSanitizedToo},
     {"daemon_stopping", Binary::kDaemon, Scene::kDaemonStops},
-    {"daemon_socket_removed", Binary::kDaemon, Scene::kDaemonStops},
+    {"daemon_socket_removed", Binary::kDaemon, Scene::kDaemonStops, kSanitizedToo},
 };
 
 std::vector<const char*> points_of_scene(Scene scene) {
     std::vector<const char*> points;
     for (const Case& one : kMatrix) {
-        if (one.scene == scene) points.push_back(one.point);
+        if (one.scene == scene && (!kSanitized || one.when == kSanitizedToo)) points.push_back(one.point);
+    }
+    return points;
+}
+
+// Of a list of points, those for this build: with sanitizers the first that is marked.
+std::vector<const char*> chosen(const std::vector<const char*>& points) {
+    if (!kSanitized) return points;
+    for (const char* point : points) {
+        for (const Case& one : kMatrix) {
+            if (one.when == kSanitizedToo && std::string_view(one.point) == point) return {point};
+        }
     }
     return points;
 }
@@ -412,20 +434,21 @@ void daemon_dies_while_an_attach_is_held_at(const char* point) {
 }
 
 TEST(KillMatrix, AttachHeldBeforeItHasDescriptors) {
-    for (const char* point : {"client_attach_answered", "client_pull_asked", "client_fds_received", "shim_offer_taken"})
+    for (const char* point :
+         chosen({"client_attach_answered", "client_pull_asked", "client_fds_received", "shim_offer_taken"}))
         daemon_dies_while_an_attach_is_held_at(point);
 }
 
 TEST(KillMatrix, AttachHeldWhileItMovesIn) {
-    for (const char* point : {"shim_object_imported", "shim_range_created", "shim_buffer_mapped", "shim_call_rewritten",
-                              "shim_channel_scheduled", "shim_attach_done"})
+    for (const char* point : chosen({"shim_object_imported", "shim_range_created", "shim_buffer_mapped",
+                                     "shim_call_rewritten", "shim_channel_scheduled", "shim_attach_done"}))
         daemon_dies_while_an_attach_is_held_at(point);
 }
 
 // The thread that exports is the one that keeps the session: it comes back when it can, with a complete set.
 TEST(KillMatrix, ExportHeldWhileTheDaemonDies) {
-    for (const char* point : {"client_export_asked", "shim_buffer_exported", "client_push_connected",
-                              "client_push_part_sent", "client_pushed"}) {
+    for (const char* point : chosen({"client_export_asked", "shim_buffer_exported", "client_push_connected",
+                                     "client_push_part_sent", "client_pushed"})) {
         SCOPED_TRACE(point);
         const auto world = make_world();
         ASSERT_TRUE(world);

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 
 #include "base/unique_fd.h"
 
@@ -33,6 +35,25 @@ std::set<std::string> names_of(const Json& status) {
     std::set<std::string> names;
     for (const Json& tsg : status["tsgs"]) names.insert(tsg["name"]);
     return names;
+}
+
+// Programs with a sanitizer write their reports into the world's folder: none may be there at its end, whatever becomes
+// of their output and exit status. Without symbols: the symbolizer would get the shim preloaded, which is instrumented,
+// and not start; llvm-symbolizer --obj=LIBRARY OFFSET has them. Of an option that is given twice the last one counts.
+void send_reports_to(const std::string& folder) {
+    static const auto before = [] {
+        std::map<std::string, std::string> options;
+        for (const char* name : {"ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"}) {
+            const char* value = std::getenv(name);
+            options[name] = value != nullptr ? std::string(value) + ":" : "";
+        }
+        return options;
+    }();
+    for (const auto& [name, options] : before) {
+        std::string value = options;
+        value += "symbolize=0:print_stacktrace=1:log_path=" + folder + "/sanitizer";
+        ::setenv(name.c_str(), value.c_str(), 1);
+    }
 }
 
 }  // namespace
@@ -82,6 +103,7 @@ World::World() {
     options.sim = false;
     options.simd_arguments = {"--quiet"};
     options.daemon_arguments = {"--state-dir", "@state"};
+    options.prepare = send_reports_to;
     deployment_ = std::make_unique<e2e::Deployment>(std::move(options));
     for (const char* folder : {"ready", "state", "metrics"}) fs::create_directory(vuda().folder() + "/" + folder);
     EXPECT_TRUE(vuda().ready()) << vuda().daemon().err();
@@ -107,7 +129,23 @@ World::World() {
     ready_ = registered && sharing && once.status == 0;
 }
 
-World::~World() = default;
+World::~World() {
+    // Everybody's end is part of the test: leaks are looked for then.
+    compute_.reset();
+    renderer_.reset();
+    vuda().stop(SIGTERM);
+    const std::string reports = sanitizer_reports();
+    EXPECT_TRUE(reports.empty()) << reports;
+}
+
+std::string World::sanitizer_reports() const {
+    std::string text;
+    for (const auto& entry : fs::directory_iterator(deployment_->folder())) {
+        const std::string name = entry.path().filename();
+        if (name.starts_with("sanitizer.")) text += name + ":\n" + text_of(entry.path());
+    }
+    return text;
+}
 
 std::set<std::string> World::files() const {
     std::set<std::string> found;

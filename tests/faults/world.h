@@ -75,6 +75,8 @@ class World {
     void expect_undisturbed();
 
  private:
+    // What a sanitizer wrote, of any program of this world; "" without one.
+    std::string sanitizer_reports() const;
     std::string gpu_counts() const { return deployment_->simctl({"counts"}); }
     std::set<std::string> files() const;
 

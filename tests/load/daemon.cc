@@ -77,7 +77,7 @@ void Daemon::start() {
     const std::string config = folder_ + "/vudad.toml";
     const std::string log = folder_ + "/log";
     const pid_t parent = ::getpid();
-    const Clock::time_point started = Clock::now();
+    started_ = Clock::now();
     pid_ = ::fork();
     if (pid_ == 0) {
         ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -92,7 +92,7 @@ void Daemon::start() {
         ::_exit(127);
     }
     pidfd_.reset(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));
-    const Clock::time_point deadline = started + Milliseconds(kPatienceMs);
+    const Clock::time_point deadline = started_ + Milliseconds(kPatienceMs);
     while (!ready_ && Clock::now() < deadline) {
         pollfd fds[2] = {{notify_.get(), POLLIN, 0}, {pidfd_.get(), POLLIN, 0}};
         if (::poll(fds, 2, kPatienceMs) <= 0) break;
@@ -103,7 +103,7 @@ void Daemon::start() {
             std::string_view(text.data(), static_cast<size_t>(got)).find("READY=1") != std::string_view::npos)
             ready_ = true;
     }
-    ready_ms_ = ms_between(started, Clock::now());
+    ready_ms_ = ms_between(started_, Clock::now());
 }
 
 bool Daemon::running() const {

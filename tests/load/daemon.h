@@ -30,6 +30,8 @@ class Daemon {
     Daemon& operator=(const Daemon&) = delete;
 
     bool ready() const { return ready_; }
+    // When the program was started.
+    Clock::time_point started() const { return started_; }
     // From starting the program to READY=1 on the notification socket.
     double ready_ms() const { return ready_ms_; }
     bool running() const;
@@ -60,6 +62,7 @@ class Daemon {
     UniqueFd pidfd_;
     UniqueFd notify_;
     bool ready_ = false;
+    Clock::time_point started_;
     double ready_ms_ = 0;
 };
 

@@ -64,8 +64,12 @@ int main(int argc, char** argv) {
         ->add_option("--sessions", options.sessions, "Programs that own a name")
         ->check(CLI::Range(1U, 1000U));
     scenario("silent", "owners that are stopped", vuda::load::measure_silent);
-    scenario("soak", "session operations by count; nothing may grow", vuda::load::measure_soak)
-        ->add_option("--grow-kb", options.grow_kb, "Resident memory that may come on top");
+    CLI::App* soak = scenario("soak", "session operations by count; nothing may grow", vuda::load::measure_soak);
+    soak->add_option("--grow-kb", options.grow_kb, "Resident memory that may come on top");
+    soak->add_option("--rest-ms", options.rest_ms, "Let vudad alone for so long after each round")
+        ->check(CLI::Range(0U, 10'000U));
+    soak->add_option("--rests", options.rests, "Write the middle of each of these pauses to this file")
+        ->type_name("FILE");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -77,7 +81,7 @@ int main(int argc, char** argv) {
     for (int i = 1; i < argc; ++i) {
         const std::string argument = argv[i];
         // Where the figures go and which build it was say nothing about them.
-        if (argument == "--json" || argument == "--vudad") {
+        if (argument == "--json" || argument == "--vudad" || argument == "--rests") {
             ++i;
         } else if (argument != "--record-only") {
             command += " " + argument;

@@ -35,6 +35,31 @@ class Rows(unittest.TestCase):
                 robustness.read_rows(path)
 
 
+    def test_added_rows_take_the_place_of_their_namesakes(self):
+        def row(name, value):
+            return {"name": name, "value": value}
+        rows = robustness.put([row("a", 1), row("b", 2)], [row("c", 5), row("a", 3)])
+        self.assertEqual(rows, [row("a", 3), row("b", 2), row("c", 5)])
+
+    def test_adding_measures_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            output, more, page = (os.path.join(folder, name) for name in ("out.json", "more.json", "page.md"))
+            rows = [{"name": "a", "value": 1, "unit": "ms", "limit": None, "command": "x"}]
+            with open(output, "w", encoding="utf-8") as file:
+                json.dump({"machine": "m", "load": [0, 1], "date": "2026-01-31", "commit": "0123456789", "rows": rows}, file)
+            with open(more, "w", encoding="utf-8") as file:
+                json.dump({"rows": [{"name": "heap", "value": 2, "unit": "KB", "limit": 16, "command": "y"}]}, file)
+            with open(page, "w", encoding="utf-8") as file:
+                file.write(f"{robustness.BEGIN}\n{robustness.END}\n")
+            self.assertEqual(robustness.main(["--add", more, "--output", output, "--table", page]), 0)
+            with open(output, encoding="utf-8") as file:
+                document = json.load(file)
+            self.assertEqual([entry["name"] for entry in document["rows"]], ["a", "heap"])
+            self.assertEqual(document["date"], "2026-01-31")
+            with open(page, encoding="utf-8") as file:
+                self.assertIn("| heap | 2 KB | <= 16 | `y` |", file.read())
+
+
 class Table(unittest.TestCase):
     def document(self):
         rows = [{"name": "a", "value": 7, "unit": "ms", "limit": 5, "command": "vuda-load a"},

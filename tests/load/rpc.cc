@@ -15,6 +15,8 @@ void measure_rpc(const Options& options, Figures& figures) {
     const std::string at = "-" + std::to_string(options.sessions);
     figures.add("open-all" + at, ms_between(opening, Clock::now()), "ms");
 
+    // A page that was empty for a second counts as idle from then on.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
     const double still_before = daemon.cpu_ms();
     const Clock::time_point still = Clock::now();
     std::this_thread::sleep_for(std::chrono::seconds(3));

@@ -18,6 +18,8 @@ struct Options {
     double rate = 300;      // cycles a second of all sessions together
     double limit_ms = 5;    // for p99 of RPCs
     uint32_t buffers = 16;  // control buffers of an owner
+    std::string rests;      // soak: file for when nobody was there
+    uint32_t rest_ms = 0;   // soak: and for how long
     uint32_t grow_kb = 0;   // soak: resident memory that may come on top; 0: the default
 };
 

@@ -1,6 +1,9 @@
 #include "tests/load/soak.h"
 
+#include <cmath>
 #include <cstdio>
+#include <fstream>
+#include <thread>
 
 #include "tests/load/daemon.h"
 #include "tests/load/observer.h"
@@ -114,10 +117,13 @@ class Soak {
 
 void measure_soak(const Options& options, Figures& figures) {
     const uint32_t wanted = options.count == 0 ? 1'000'000 : options.count;
-    Daemon daemon(options.vudad, wide_limits() + "[log]\nlevel = \"error\"\n");
+    // The players report faults as they report anything: nobody is held off for long, or there would be no attaches.
+    Daemon daemon(options.vudad,
+                  wide_limits() + "[log]\nlevel = \"error\"\n[faults]\nbackoff_ms = 1\nbackoff_max_ms = 1\n");
     if (!daemon.ready()) return figures.fail("vudad did not get ready: " + daemon.log_tail());
     Soak soak(daemon, figures);
     std::vector<Level> levels;
+    std::string rests;
     const Clock::time_point start = Clock::now();
     for (uint32_t i = 0; i < kRounds; ++i) {
         if (!soak.round(wanted / kRounds + 1)) return;
@@ -125,7 +131,13 @@ void measure_soak(const Options& options, Figures& figures) {
         const std::optional<Level> level = soak.rest();
         if (!level) return;
         levels.push_back(*level);
+        // For who looks at vudad from outside (scripts/soak_heap.py): milliseconds since it was started.
+        const Milliseconds half(options.rest_ms / 2);
+        std::this_thread::sleep_for(half);
+        rests += std::to_string(std::llround(ms_between(daemon.started(), Clock::now()))) + "\n";
+        std::this_thread::sleep_for(half);
     }
+    if (!options.rests.empty()) std::ofstream(options.rests) << rests;
     const double took = seconds_since(start);
     if (!daemon.running()) return figures.fail("vudad ended: " + daemon.log_tail());
     // The first rounds fill pools and caches; growth is from there on.

@@ -1,0 +1,156 @@
+"""Real CUDA programs beside a renderer: a suite of them in one process, once for each configuration."""
+
+import os
+
+from .errors import RunFailed
+from .identity import Identity
+from .matrix import TSG_NAME
+from .program import Program
+from .results import row
+from .stats import summaries
+
+# Each alone, with the kernels that its libraries choose by themselves and with those that fit; in turns as the GPU gives them; in the renderer's
+# TSG; in turns that the renderer gives.
+CONFIGS = ("alone-native", "alone", "time-slicing", "shared", "sliced")
+TARGET_MS = 16.67
+_LIMIT_SECONDS = 240
+
+
+class SuiteRunner:
+    def __init__(self, runner, splitter, command, fit_library):
+        """`command`: of the suite; it gets --ready-file and --start-file. `fit_library`: path of libvuda_fit.so."""
+        self.runner = runner
+        self.splitter = splitter
+        self.command = command
+        self.fit_library = fit_library
+
+    def _compute(self, config, directory, identity, gate):
+        words, environment = self.runner.workload.native(), None
+        if config == "shared":
+            words = self.runner.stack.run("--attach", TSG_NAME, "--require", "--fit-kernels")
+        elif config == "alone":
+            environment = {**os.environ, "LD_PRELOAD": self.fit_library}
+        return Program("compute", [*words, *self.command, *gate], directory, identity, environment)
+
+    def run(self, config):
+        """({program: its figures or error}, renderer's frames a second or None)"""
+        runner = self.runner
+        identity = Identity()
+        directory = runner.run_directory(identity)
+        start = os.path.join(directory, "start")
+        running = []
+        try:
+            renderer = None
+            if not config.startswith("alone"):
+                # It draws until it is told to end.
+                shared = config in ("shared", "sliced")
+                renderer = runner.start_renderer(directory, identity, shared, 0)
+                running.append(renderer)
+                if config == "sliced":
+                    self.splitter.set_mode("sliced")
+                    self.splitter.slo("--frame-ms", f"{TARGET_MS:g}", "--frame-miss", "1%")
+                    self.splitter.set_quota("none")
+                elif config == "shared":
+                    self.splitter.slo("--clear")
+                    self.splitter.set_mode("intra-sm")
+                    self.splitter.set_quota("none")
+            ready = os.path.join(directory, "compute.ready")
+            compute = self._compute(config, directory, identity, ["--ready-file", ready, "--start-file", start])
+            running.append(compute)
+            compute.wait_ready(ready, _LIMIT_SECONDS, runner.guard)
+            if config == "shared":
+                self.splitter.wait_backend(runner.guard)
+                self.splitter.set_mode("inter-sm")
+            open(start, "w", encoding="ascii").close()
+            answer = compute.result(_LIMIT_SECONDS, runner.guard)
+            fps = None
+            if renderer:
+                renderer.interrupt()
+                drawn = renderer.result(30, runner.guard)
+                runner._check_pixels(drawn)
+                fps = (drawn["fps"], drawn["frame_p99_ms"])
+            runner.guard()
+            return answer["programs"], fps
+        finally:
+            for program in reversed(running):
+                program.kill()
+            runner.discard(directory, f"real programs, {config}")
+
+
+def alike(one, other):
+    """Sums of results: kernels that add in any order differ in the last digits."""
+    return abs(one - other) <= 1e-3 * max(abs(one), abs(other))
+
+
+def measure(suite, configs, repetitions, say):
+    """(rows, problems). One row for each program and configuration, one for the renderer in each."""
+    values, errors, frames, problems = {}, {}, {}, []
+    for repetition in range(1, repetitions + 1):
+        for config in configs:
+            try:
+                programs, fps = suite.run(config)
+            except RunFailed as error:
+                problems.append(f"{config}, run {repetition}: {error}")
+                say(f"{config}, run {repetition} of {repetitions}: FAILED: {error}")
+                suite.runner.guard()
+                continue
+            for name, figures in programs.items():
+                if "error" in figures:
+                    errors.setdefault((name, config), figures["error"])
+                else:
+                    values.setdefault((name, config), []).append(figures)
+            if fps:
+                frames.setdefault(config, []).append({"renderer_fps": fps[0], "frame_p99_ms": fps[1]})
+            ran = sum("error" not in figures for figures in programs.values())
+            say(f"{config}, run {repetition} of {repetitions}: {ran} of {len(programs)} programs ran" + (f", {fps[0]:.1f} frames/s" if fps else ""))
+    rows = []
+    for (name, config), runs in values.items():
+        note = errors.get((name, config), "")
+        checksums = [run["checksum"] for run in runs]
+        if not alike(min(checksums), max(checksums)):
+            problems.append(f"{name}, {config}: results differ from run to run: {sorted(checksums)}")
+        metrics = summaries([{"compute_rate": r["rate"], "compute_p50_ms": r["p50_ms"], "compute_p99_ms": r["p99_ms"]} for r in runs])
+        rows.append(row(name, config, metrics, 0, note))
+    for (name, config), error in errors.items():
+        if (name, config) not in values:
+            rows.append(row(name, config, {}, 0, f"did not run: {error}"))
+    for config, runs in frames.items():
+        rows.append(row("renderer", config, summaries(runs)))
+    # With the same kernels the results are the same beside a renderer and alone.
+    for name in {name for name, _ in values}:
+        alone, shared = values.get((name, "alone")), values.get((name, "shared"))
+        if alone and shared and not alike(alone[0]["checksum"], shared[0]["checksum"]):
+            problems.append(f"{name}: shared results differ from those alone: {shared[0]['checksum']} and {alone[0]['checksum']}")
+    return rows, problems
+
+
+def table(rows):
+    """Lines of Markdown: each program against itself alone."""
+    figures = {(entry["case"], entry["config"]): entry for entry in rows}
+    names = list(dict.fromkeys(entry["case"] for entry in rows if entry["case"] != "renderer"))
+    lines = [
+        "| program | alone, native kernels, /s | alone, kernels that fit, /s | time slicing, % of native | shared, % of the same kernels | in turns, % of native |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+
+    def rate(name, config):
+        entry = figures.get((name, config))
+        return entry["metrics"]["compute_rate"]["median"] if entry and entry["metrics"] else None
+
+    for name in names:
+        native, fit = rate(name, "alone-native"), rate(name, "alone")
+
+        def against(config, base):
+            value = rate(name, config)
+            if value is not None and base:
+                return f"{100 * value / base:.1f}"
+            return "did not run" if (name, config) in figures else "-"
+
+        rates = " | ".join(f"{value:.0f}" if value else "-" for value in (native, fit))
+        lines.append(f"| {name} | {rates} | {against('time-slicing', native)} | {against('shared', fit)} | {against('sliced', native)} |")
+    beside = ", ".join(
+        f"{config} {figures['renderer', config]['metrics']['renderer_fps']['median']:.1f} (p99 {figures['renderer', config]['metrics']['frame_p99_ms']['median']:.2f} ms)"
+        for config in CONFIGS
+        if ("renderer", config) in figures
+    )
+    return [*lines, "", f"Renderer, frames a second: {beside}."]

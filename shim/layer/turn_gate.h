@@ -1,0 +1,64 @@
+// Holds a device's frames back where compute takes turns with them (turn_pacer.h), by the terms of the session page.
+//
+// A frame begins with the first submission to a queue that can do graphics after the frame before has ended: with
+// vkQueuePresentKHR, or, on a device that presents nothing, with a submission that has a fence (one to such a queue, if
+// the program ever makes those). The thread that begins it waits; uploads and compute on other queues never do.
+#pragma once
+
+#include <vulkan/vulkan_core.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "shim/layer/turn_pacer.h"
+
+namespace vuda::layer {
+
+// libvuda's function (client/session_abi.h): false, frames go as they come.
+struct TurnSource {
+    int (*turns)(uint32_t* graphics_permille, uint64_t* frame_ns) = nullptr;
+
+    // That of the libvuda.so that is in this process already; empty when there is none.
+    static TurnSource find();
+    explicit operator bool() const { return turns != nullptr; }
+};
+
+class TurnGate {
+ public:
+    // A wait looks this often whether the terms still hold.
+    static constexpr uint64_t kLookNs = 5'000'000;
+
+    explicit TurnGate(const TurnSource& source, std::vector<VkQueueFamilyProperties> families)
+        : source_(source), families_(std::move(families)) {}
+
+    // The program got hold of this queue.
+    void queue_found(VkQueue queue, uint32_t family);
+
+    // Before a submission. May wait.
+    void submitting(VkQueue queue);
+    // After it; `fence`: it has one.
+    void submitted(VkQueue queue, bool fence);
+    void presented();
+    // Somebody has to say what frames take on the GPU.
+    bool wants_gpu_time() const { return wants_gpu_time_.load(std::memory_order_relaxed); }
+    void worked(uint64_t gpu_ns);
+
+ private:
+    bool paced(VkQueue queue) const;
+    bool terms(TurnPacer::Terms& out) const;
+
+    const TurnSource source_;
+    const std::vector<VkQueueFamilyProperties> families_;
+    std::atomic<bool> in_frame_{false};
+    std::atomic<bool> presents_{false};
+    std::atomic<bool> fences_graphics_{false};  // submissions to queues that do graphics have fences
+    std::atomic<bool> wants_gpu_time_{false};
+    mutable std::mutex mutex_;
+    std::vector<VkQueue> queues_;  // that can do graphics
+    TurnPacer pacer_;
+};
+
+}  // namespace vuda::layer
