@@ -96,6 +96,8 @@ Status Registry::take_fault(Session& session, const v1::Fault& fault) {
     if (fault.xid() > rm::kXidLimit)
         return Error{Code::kInvalidArgument, "xid: " + std::to_string(fault.xid()) + " is no error of a channel",
                      "0 to " + std::to_string(rm::kXidLimit)};
+    if (!rm::is_fault(fault.xid()))
+        return Error{Code::kInvalidArgument, "xid: 45 says that a channel was stopped, which is no fault", ""};
     if (!fault.name().empty() && !valid_name(fault.name()))
         return Error{Code::kInvalidArgument, "name: '" + clean_text(fault.name(), 64) + "' is not a valid name", ""};
 

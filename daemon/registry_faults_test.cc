@@ -478,6 +478,8 @@ TEST_F(FaultsTest, OnlyWhatIsTheirsCanBeReported) {
     message.mutable_fault()->set_kind(static_cast<v1::FaultKind>(77));
     EXPECT_EQ(fault(owner, message).code(), 3u);
     message.mutable_fault()->set_kind(v1::FAULT_KIND_CHANNEL);
+    message.mutable_fault()->set_xid(45);
+    EXPECT_THAT(fault(owner, message).text(), HasSubstr("which is no fault"));
     message.mutable_fault()->set_xid(1024);
     EXPECT_THAT(fault(owner, message).text(), HasSubstr("xid: 1024"));
     message.mutable_fault()->set_xid(13);

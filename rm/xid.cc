@@ -18,7 +18,7 @@ std::string_view xid_text(uint32_t xid) {
         case 41: return "copy engine 2 exception";
         case 43: return "GPU stopped processing";
         case 44: return "graphics engine fault during context switch";
-        case 45: return "preemptive cleanup, due to previous errors";
+        case kXidStopped: return "preemptive cleanup, due to previous errors";
         case 46: return "GPU stopped processing";
         case 48: return "double-bit ECC error";
         case 61: return "internal micro-controller breakpoint";

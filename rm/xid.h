@@ -14,6 +14,11 @@ namespace vuda::rm {
 // Larger numbers were never assigned (nverror.h ends far below): such a notifier was not written by the driver.
 inline constexpr uint32_t kXidLimit = 1023;
 
+// A channel that is stopped has this written into its own notifier, also when all is well: UVM stops each channel of a
+// CUDA context that ends. Source: kchannelNotifyRc, kernel/gpu/fifo/kernel_channel.c.
+inline constexpr uint32_t kXidStopped = 45;
+constexpr bool is_fault(uint32_t xid) { return xid != kXidStopped; }
+
 // "MMU fault"; empty for a number that is not in the table. Source: nverror.h's names and NVIDIA's document "Xid
 // Errors".
 std::string_view xid_text(uint32_t xid);

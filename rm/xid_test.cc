@@ -16,6 +16,11 @@ TEST(Xid, IsDescribedByNumberAndText) {
     EXPECT_EQ(describe_xid(0), "an error that the driver did not number");
 }
 
+TEST(Xid, AChannelThatIsStoppedIsNoFault) {
+    EXPECT_FALSE(is_fault(45));
+    for (const uint32_t xid : {0u, 13u, 31u, 44u, 46u, 109u}) EXPECT_TRUE(is_fault(xid)) << xid;
+}
+
 TEST(Xid, TheNotifierIsSixteenBytesWithItsStatusLast) {
     EXPECT_EQ(sizeof(Notification), 16u);
     EXPECT_EQ(offsetof(Notification, info32), 8u);

@@ -91,6 +91,8 @@ FaultWatch::Found FaultWatch::look() {
         uint32_t xid = 0;
         std::memcpy(&xid, at + offsetof(rm::Notification, info32), sizeof xid);
         if (xid > rm::kXidLimit) continue;  // not the driver's writing
+        // It ends as programs do. Should a fault come first, that one's number is there already.
+        if (!rm::is_fault(xid)) continue;
         one.told = true;
         (one.notifier.host ? found.host : found.shared) = true;
         if (one.notifier.host) found.host_tsg = one.notifier.tsg;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "rm/xid.h"
 namespace vuda::sim {
 
 namespace {
@@ -165,12 +166,6 @@ void Gpu::kill(Tsg& tsg, const Channel* culprit, uint32_t xid, const std::string
         tsg.dead = true;
         if (tsg.engine_tsg) (void)engine_.fault_tsg(*tsg.engine_tsg);
     }
-    const TimeNs time = engine_.now();
-    rm::Notification notification{};
-    notification.timestampNs[0] = static_cast<uint32_t>(time);
-    notification.timestampNs[1] = static_cast<uint32_t>(static_cast<uint64_t>(time) >> 32);
-    notification.info32 = xid;
-    notification.status = rm::kNotificationError;
     for (Channel* channel : tsg.channels) {
         const bool hit = whole || channel == culprit;
         if (hit) channel->dead = true;
@@ -178,13 +173,29 @@ void Gpu::kill(Tsg& tsg, const Channel* culprit, uint32_t xid, const std::string
             (void)engine_.destroy_channel(*channel->engine_channel), channel->engine_channel.reset();
         // fault.notifies-all: without it only the culprit is told.
         if (!hit || (!rules_.on(Rule::kFaultNotifiesAll) && channel != culprit) || !channel->notifier) continue;
-        const ErrorNotifier& notifier = *channel->notifier;
-        // The status word goes last: whoever polls it sees the rest.
-        notifier.memory->store->write(notifier.offset, &notification, sizeof notification);
-        if (wake_ && notifier.memory->store->data() != nullptr && notifier.offset % 4 == 0 &&
-            notifier.offset + sizeof notification <= notifier.memory->bytes)
-            wake_(notifier.memory->store->data() + notifier.offset + 12);
+        notify(*channel, xid);
     }
+}
+
+void Gpu::notify(const Channel& channel, uint32_t xid) {
+    const TimeNs time = engine_.now();
+    rm::Notification notification{};
+    notification.timestampNs[0] = static_cast<uint32_t>(time);
+    notification.timestampNs[1] = static_cast<uint32_t>(static_cast<uint64_t>(time) >> 32);
+    notification.info32 = xid;
+    notification.status = rm::kNotificationError;
+    const ErrorNotifier& notifier = *channel.notifier;
+    // The status word goes last: whoever polls it sees the rest.
+    notifier.memory->store->write(notifier.offset, &notification, sizeof notification);
+    if (wake_ && notifier.memory->store->data() != nullptr && notifier.offset % 4 == 0 &&
+        notifier.offset + sizeof notification <= notifier.memory->bytes)
+        wake_(notifier.memory->store->data() + notifier.offset + 12);
+}
+
+void Gpu::stopped(Channel& channel) {
+    set_scheduled(channel, false);
+    if (channel.dead || !channel.notifier) return;
+    notify(channel, rm::kXidStopped);
 }
 
 bool Gpu::fault_of(pid_t pid, uint32_t xid) {

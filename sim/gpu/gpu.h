@@ -59,6 +59,9 @@ class Gpu {
     // Writes `xid` into the notifier of every channel of the TSG, ends all of them, and logs it. `culprit` may be null.
     void kill(Tsg& tsg, const Channel* culprit, uint32_t xid, const std::string& text);
 
+    // The channel was stopped by whoever ends it: its notifier says so, with a number that looks like a fault's.
+    void stopped(Channel& channel);
+
     // A fault without a cause in any work: ends the graphics-engine TSGs in which the process has a channel. False: it
     // has none.
     bool fault_of(pid_t pid, uint32_t xid);
@@ -84,6 +87,7 @@ class Gpu {
     void set_wake(Wake wake) { wake_ = std::move(wake); }
 
  private:
+    void notify(const Channel& channel, uint32_t xid);
     struct Release {
         uint64_t address = 0;
         uint64_t payload = 0;

@@ -98,7 +98,7 @@ class RmCall {
 
  public:
     static void uvm_close(ResourceManager& rm, UvmSpace& space);
-    static void uvm_forget_channel(UvmChannel& registration);
+    static void uvm_forget_channel(ResourceManager& rm, UvmChannel& registration);
     static void uvm_drop_range(ResourceManager& rm, UvmSpace& space, uint64_t base);
 
  private:

@@ -357,7 +357,7 @@ uint32_t RmCall::control_channel(Client& owner, Channel& channel, uint32_t cmd, 
                 gpu.kill(*channel.tsg, &channel, 13, "channel error notifier set by its owner");
             return rm::nv::kOk;
         }
-        case rm::ctrl::kChannelStop: gpu.set_scheduled(channel, false); return rm::nv::kOk;
+        case rm::ctrl::kChannelStop: gpu.stopped(channel); return rm::nv::kOk;
         default: return rm::nv::kOk;
     }
 }

@@ -109,7 +109,7 @@ uint32_t RmCall::uvm(unsigned long number, Bytes argument) {
                     ++channel;
                     continue;
                 }
-                uvm_forget_channel(*channel);
+                uvm_forget_channel(rm_, *channel);
                 channel = space.channels.erase(channel);
             }
             it->second->registered = false;
@@ -126,7 +126,7 @@ uint32_t RmCall::uvm(unsigned long number, Bytes argument) {
                 return c.client == hclient && c.channel == hchannel;
             });
             if (it == space.channels.end()) return rm::nv::kInvalidChannel;
-            uvm_forget_channel(*it);
+            uvm_forget_channel(rm_, *it);
             space.channels.erase(it);
             return rm::nv::kOk;
         }
@@ -293,8 +293,12 @@ uint32_t RmCall::uvm_map(Bytes argument) {
     return rm::nv::kOk;
 }
 
-void RmCall::uvm_forget_channel(UvmChannel& registration) {
-    if (const auto channel = registration.live.lock()) channel->bound = false;
+// UVM stops a channel before it lets go of it.
+void RmCall::uvm_forget_channel(ResourceManager& rm, UvmChannel& registration) {
+    const auto channel = registration.live.lock();
+    if (!channel) return;
+    channel->bound = false;
+    rm.gpu(static_cast<size_t>(registration.gpu)).stopped(*channel);
 }
 
 void RmCall::uvm_drop_range(ResourceManager&, UvmSpace& space, uint64_t base) {
@@ -309,7 +313,7 @@ void RmCall::uvm_drop_range(ResourceManager&, UvmSpace& space, uint64_t base) {
 }
 
 void RmCall::uvm_close(ResourceManager& rm, UvmSpace& space) {
-    for (UvmChannel& channel : space.channels) uvm_forget_channel(channel);
+    for (UvmChannel& channel : space.channels) uvm_forget_channel(rm, channel);
     space.channels.clear();
     while (!space.ranges.empty()) uvm_drop_range(rm, space, space.ranges.begin()->first);
     for (const auto& [gpu, vas] : space.vas) {

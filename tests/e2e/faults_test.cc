@@ -176,6 +176,20 @@ TEST_F(FaultsE2e, BothLearnStatusShowsItAndUnquarantineLetsItInAtOnce) {
     EXPECT_TRUE(vuda().daemon().wait_err("quarantined game")) << vuda().daemon().err();
 }
 
+TEST_F(FaultsE2e, ProgramsThatEndInPeaceAreNoFault) {
+    deploy();
+    auto owner = renderer();
+    for (int i = 0; i < 3; ++i) expect_shared(try_attach());
+    auto attached = compute();
+    end(*owner);
+    end(*attached);
+    auto again = renderer();
+    expect_shared(try_attach());
+    EXPECT_EQ(state_of(vuda().status()), "none") << vuda().status().dump(2);
+    EXPECT_EQ(kept().find("hold"), std::string::npos) << kept();
+    end(*again);
+}
+
 TEST_F(FaultsE2e, AKernelOverTheLimitEndsBothAndTheBackOffRunsOut) {
     deploy("[faults]\nbackoff_ms = 1500\n");
     auto owner = renderer({});
