@@ -13,6 +13,7 @@ Exit status: as bench/corun.py; 77 when this machine has no NVIDIA GPU.
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import sys
@@ -102,13 +103,13 @@ def main(argv):
             facts["command"] = facts["command"].replace("bench/corun.py", "bench/sliced.py", 1)
             file = ResultFile(os.path.join(options.output, "sliced.json") if options.output else None, "sliced", facts)
             if options.output and options.merge:
-                file.keep_other_cases(lambda case: case in options.cases)
+                file.keep_other_cases(lambda case: re.sub("-(target|share-[0-9]+)$", "", case) in options.cases)
             run = slicing.SlicingRunner(runner, Splitter(stack), options)
             problems, stopped = [], None
             for case in options.cases:
                 use_draws(case, options, runner)
                 rows, wrong, stopped = partition.measure(runner, case, configs_of(case, run), options.runs, say)
-                file.add(rows)
+                file.add([slicing.filed(entry) for entry in rows])
                 file.write()
                 problems += wrong
                 if stopped:

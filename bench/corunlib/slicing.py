@@ -91,6 +91,26 @@ class SlicingRunner:
             runner.discard(directory, f"{terms}")
 
 
+def filed(entry):
+    """A row as result files have it: what was asked for is part of the case."""
+    case, config = entry["case"], entry["config"]
+    if config == "target" or config.startswith("share-"):
+        return {**entry, "case": f"{case}-{config}", "config": "sliced"}
+    return {**entry, "config": "alone-renderer"} if config == "alone" else entry
+
+
+def _unfiled(entry):
+    case, config = entry["case"], entry["config"]
+    if config == "sliced":
+        for mark in ("-target", "-share-"):
+            base, found, rest = case.partition(mark)
+            if found:
+                return base, (found + rest)[1:], entry["metrics"]
+    if case == "self-paced" and config == "alone-renderer":
+        return case, "alone", entry["metrics"]
+    return case, config, entry["metrics"]
+
+
 def shares(metrics, alone):
     """Percent of the GPU's time, (graphics, compute): frames a second times what one takes alone; kernels against alone."""
     frame_ms = alone["alone-renderer"]["frame_gpu_p50_ms"]["median"]
@@ -103,8 +123,8 @@ def shares(metrics, alone):
 def verdicts(rows):
     """'ok' or 'MISSED' for each target on an H200."""
     cases = {}
-    for entry in rows:
-        cases.setdefault(entry["case"], {})[entry["config"]] = entry["metrics"]
+    for case, config, metrics in map(_unfiled, rows):
+        cases.setdefault(case, {})[config] = metrics
     alone = {name: m for configs in cases.values() for name, m in configs.items() if name.startswith("alone-")}
     lines = []
 

@@ -35,12 +35,12 @@ class Measure(unittest.TestCase):
     def test_each_program_in_each_configuration(self):
         rows, problems = measured({"alone": {"sort": figures(1000)}, "shared": {"sort": figures(950)}}, 2)
         self.assertEqual(problems, [])
-        self.assertEqual([(row["case"], row["config"]) for row in rows], [("sort", "alone"), ("sort", "shared"), ("renderer", "shared")])
+        self.assertEqual([(row["case"], row["config"]) for row in rows], [("sort", "alone-compute"), ("sort", "shared"), ("renderer", "shared")])
 
     def test_what_was_refused_has_a_row_that_says_why(self):
         rows, problems = measured({"shared": {"big": {"error": "CUDA error: too many resources"}}})
         self.assertEqual(rows[0]["note"], "did not run: CUDA error: too many resources")
-        self.assertEqual(rows[0]["metrics"], {})
+        self.assertEqual(list(rows[0]["metrics"]), ["ran"])
         self.assertEqual(problems, [])
 
     def test_other_results_than_alone_are_a_problem(self):

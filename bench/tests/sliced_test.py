@@ -18,7 +18,7 @@ def value(median):
 
 def rows(p99=16.5, rate=400.0, share_fps=50.0, share_rate=500.0, paced=16.7):
     return [
-        {"case": case, "config": config, "metrics": metrics}
+        slicing.filed({"case": case, "config": config, "metrics": metrics})
         for case, config, metrics in (
             ("draws-1", "alone-renderer", {"renderer_fps": value(98.0), "frame_gpu_p50_ms": value(10.0)}),
             ("draws-1", "alone-compute", {"compute_rate": value(1000.0)}),
@@ -44,6 +44,14 @@ class Verdicts(unittest.TestCase):
 
     def test_nothing_measured_says_nothing(self):
         self.assertEqual(slicing.verdicts([]), [])
+
+
+class Files(unittest.TestCase):
+    def test_what_was_asked_for_is_part_of_the_case(self):
+        found = [(row["case"], row["config"]) for row in rows()]
+        self.assertIn(("draws-1-target", "sliced"), found)
+        self.assertIn(("draws-1-share-50", "sliced"), found)
+        self.assertIn(("self-paced", "alone-renderer"), found)
 
 
 class Asking(unittest.TestCase):

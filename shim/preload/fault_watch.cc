@@ -80,23 +80,29 @@ void* FaultWatch::map(const Notifier& notifier) {
     return page == MAP_FAILED ? nullptr : page;
 }
 
+std::optional<uint32_t> FaultWatch::read(const uint8_t* at) {
+    // The driver writes the status last.
+    const auto* status = reinterpret_cast<const uint16_t*>(at + offsetof(rm::Notification, status));
+    if (__atomic_load_n(status, __ATOMIC_ACQUIRE) != rm::kNotificationError) return std::nullopt;
+    uint32_t xid = 0;
+    std::memcpy(&xid, at + offsetof(rm::Notification, info32), sizeof xid);
+    if (xid > rm::kXidLimit) return std::nullopt;  // not the driver's writing
+    // It ends as programs do. Should a fault come first, that one's number is there already.
+    if (!rm::is_fault(xid)) return std::nullopt;
+    return xid;
+}
+
 FaultWatch::Found FaultWatch::look() {
     Found found;
     for (Mapped& one : mapped_) {
         if (one.page == nullptr || one.told) continue;
         const auto* at = static_cast<const uint8_t*>(one.page) + one.notifier.offset % kNotifierPage;
-        // The driver writes the status last.
-        const auto* status = reinterpret_cast<const uint16_t*>(at + offsetof(rm::Notification, status));
-        if (__atomic_load_n(status, __ATOMIC_ACQUIRE) != rm::kNotificationError) continue;
-        uint32_t xid = 0;
-        std::memcpy(&xid, at + offsetof(rm::Notification, info32), sizeof xid);
-        if (xid > rm::kXidLimit) continue;  // not the driver's writing
-        // It ends as programs do. Should a fault come first, that one's number is there already.
-        if (!rm::is_fault(xid)) continue;
+        const std::optional<uint32_t> xid = read(at);
+        if (!xid) continue;
         one.told = true;
         (one.notifier.host ? found.host : found.shared) = true;
         if (one.notifier.host) found.host_tsg = one.notifier.tsg;
-        (one.notifier.host ? found.host_xid : found.shared_xid) = xid;
+        (one.notifier.host ? found.host_xid : found.shared_xid) = *xid;
     }
     return found;
 }

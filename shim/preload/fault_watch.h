@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -40,6 +41,9 @@ class FaultWatch {
     Found look();
 
     size_t watched() const;
+
+    // The number of the fault that the driver wrote at `at`, 16 bytes; nullopt: none.
+    static std::optional<uint32_t> read(const uint8_t* at);
 
  private:
     struct Mapped {
