@@ -5,6 +5,7 @@
 
 #include "daemon/fault_book.h"
 #include "daemon/registry.h"
+#include "daemon/state_words.h"
 #include "daemon/text.h"
 
 namespace vuda::daemon {
@@ -47,22 +48,6 @@ std::optional<std::string> unescaped(std::string_view text) {
     }
     if (out.size() > kPathLimit) return std::nullopt;
     return out;
-}
-
-template <typename Number>
-bool read_number(std::string_view word, Number& out) {
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), out);
-    return error == std::errc() && end == word.data() + word.size();
-}
-
-std::vector<std::string_view> book_words(std::string_view line) {
-    std::vector<std::string_view> words;
-    for (size_t at = 0; at < line.size() && words.size() < 8;) {
-        const size_t end = std::min(line.find(' ', at), line.size());
-        if (end > at) words.push_back(line.substr(at, end - at));
-        at = end + 1;
-    }
-    return words;
 }
 
 int64_t ms_between(TimePoint from, TimePoint to) { return std::chrono::duration_cast<Milliseconds>(to - from).count(); }
@@ -143,7 +128,7 @@ size_t FaultBook::load(std::string_view text, const FaultSettings& settings, Tim
     };
     while (!text.empty()) {
         const size_t end = std::min(text.find('\n'), text.size());
-        const std::vector<std::string_view> words = book_words(text.substr(0, end));
+        const std::vector<std::string_view> words = words_of(text.substr(0, end));
         text.remove_prefix(std::min(end + 1, text.size()));
         if (first) {
             first = false;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "daemon/registry.h"
+#include "daemon/state_words.h"
 
 namespace vuda::daemon {
 namespace {
@@ -19,22 +20,6 @@ std::string text_of(double value) {
     return error == std::errc() ? std::string(text, end) : "0";
 }
 
-template <typename Number>
-bool read(std::string_view word, Number& out) {
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), out);
-    return error == std::errc() && end == word.data() + word.size();
-}
-
-std::vector<std::string_view> words_of(std::string_view line) {
-    std::vector<std::string_view> words;
-    for (size_t at = 0; at < line.size() && words.size() < 8;) {
-        const size_t end = std::min(line.find(' ', at), line.size());
-        if (end > at) words.push_back(line.substr(at, end - at));
-        at = end + 1;
-    }
-    return words;
-}
-
 std::string words_for(const tuner::ComputeTarget& target) {
     return text_of(target.latency_ms) + " " + text_of(target.latency_miss) + " " + text_of(target.throughput);
 }
@@ -42,8 +27,8 @@ std::string words_for(const tuner::ComputeTarget& target) {
 // Three words from `first` on.
 bool read(const std::vector<std::string_view>& words, size_t first, tuner::ComputeTarget& out) {
     tuner::ComputeTarget target;
-    if (words.size() != first + 3 || !read(words[first], target.latency_ms) ||
-        !read(words[first + 1], target.latency_miss) || !read(words[first + 2], target.throughput) ||
+    if (words.size() != first + 3 || !read_number(words[first], target.latency_ms) ||
+        !read_number(words[first + 1], target.latency_miss) || !read_number(words[first + 2], target.throughput) ||
         !target.validate() || !target.any())
         return false;
     out = target;
@@ -66,7 +51,7 @@ bool read_line(const std::vector<std::string_view>& words, bool this_boot, Targe
     if (words[0] == "name") {
         current = nullptr;
         NameTargets targets;
-        if (words.size() != 4 || !valid_name(words[1]) || !read(words[2], targets.uid) || table.size() >= kNames)
+        if (words.size() != 4 || !valid_name(words[1]) || !read_number(words[2], targets.uid) || table.size() >= kNames)
             return false;
         if (words[3] != "auto" && words[3] != "kept") return false;
         targets.automatic = words[3] == "auto";
@@ -76,7 +61,8 @@ bool read_line(const std::vector<std::string_view>& words, bool this_boot, Targe
     if (current == nullptr) return false;
     if (words[0] == "frames") {
         tuner::GraphicsTarget target;
-        if (words.size() != 3 || !read(words[1], target.frame_ms) || !read(words[2], target.miss) || !target.validate())
+        if (words.size() != 3 || !read_number(words[1], target.frame_ms) || !read_number(words[2], target.miss) ||
+            !target.validate())
             return false;
         current->frames = target;
         return true;
@@ -85,8 +71,8 @@ bool read_line(const std::vector<std::string_view>& words, bool this_boot, Targe
     if (words[0] == "weight") {
         ProcessKey key;
         double weight = 0;
-        if (words.size() != 4 || !read(words[1], key.pid) || !read(words[2], key.unique) || !read(words[3], weight) ||
-            !tuner::validate_weight(weight))
+        if (words.size() != 4 || !read_number(words[1], key.pid) || !read_number(words[2], key.unique) ||
+            !read_number(words[3], weight) || !tuner::validate_weight(weight))
             return false;
         if (this_boot && current->weights.size() < kOwnTargets) current->weights[key] = weight;
         return true;
@@ -94,7 +80,8 @@ bool read_line(const std::vector<std::string_view>& words, bool this_boot, Targe
     if (words[0] == "process") {
         ProcessKey key;
         tuner::ComputeTarget target;
-        if (words.size() < 3 || !read(words[1], key.pid) || !read(words[2], key.unique) || !read(words, 3, target))
+        if (words.size() < 3 || !read_number(words[1], key.pid) || !read_number(words[2], key.unique) ||
+            !read(words, 3, target))
             return false;
         if (this_boot && current->own.size() < kOwnTargets) current->own[key] = target;
         return true;
