@@ -14,20 +14,12 @@ Exit status: as bench/corun.py; 77 when this machine has no NVIDIA GPU.
 import argparse
 import os
 import re
-import shutil
-import signal
 import sys
-import tempfile
 
 import corun
-from corunlib import partition, partition_cost
-from corunlib.errors import CorunError, RunFailed, XidSeen
-from corunlib.matrix import Runner
+from corunlib import hardware, partition, partition_cost
 from corunlib.results import ResultFile
 from corunlib.split import Splitter
-from corunlib.stack import Stack
-from corunlib.workload import HardwareWorkload
-from corunlib.xid import KernelXidLog, NoXidLog
 
 CASES = ("full-quota", "sweep-fragment", "sweep-vertex", "churn", "reconfigure", "cost")
 _CHURN_SECONDS = 60
@@ -35,29 +27,14 @@ _CHURN_SECONDS = 60
 
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", default=corun.default_prefix(), metavar="DIR", help="build or packed tree: has bin/ and lib/")
+    hardware.add_arguments(parser, "result files go", 2)
     parser.add_argument("--cases", default=",".join(CASES), help="comma-separated; default: all")
-    parser.add_argument("--runs", type=int, default=5, help="repetitions of each configuration")
-    parser.add_argument("--seconds", type=float, default=2, help="of measuring in each run")
-    parser.add_argument("--output", metavar="DIR", help="where result files go; without it only lines are printed")
     parser.add_argument("--merge", action="store_true", help="keep existing result files' other cases, if from the same set-up")
-    parser.add_argument("--commit", help="what is measured; default: git's HEAD, or DIR/COMMIT")
-    parser.add_argument("--ignore-xids", action="store_true", help="go on without the kernel log")
-    parser.add_argument("--log", metavar="FILE", help="append what vudad and every program wrote")
-    parser.add_argument("--device", help="GPU UUID")
-    parser.add_argument("--frame-ms", type=float, default=10)
     parser.add_argument("--kernel-us", type=float, default=720)
     parser.add_argument("--launches", type=int, default=1000000, help="for cost")
     options = parser.parse_args(argv)
-    options.cases = options.cases.split(",")
-    for case in options.cases:
-        if case not in CASES:
-            parser.error(f"unknown case '{case}'")
-    # What HardwareWorkload wants to know beyond that.
-    options.sim, options.smem, options.fps, options.draws = False, 0, 0.0, 1
-    options.width, options.height, options.frames_in_flight = 1920, 1080, 2
-    options.frame_iterations = options.kernel_iterations = None
-    options.render_load, options.compute_load, options.blocks = "fragment", "fma", 0
+    options.cases = hardware.list_of(parser, options.cases, CASES, "case")
+    hardware.complete(options)
     return options
 
 
@@ -126,63 +103,36 @@ def run_case(case, options, runner, load, split, say):
 
 def main(argv):
     options = parse_arguments(argv)
-    if not os.path.exists("/dev/nvidiactl"):
-        print("partition: this machine has no NVIDIA GPU; nothing is measured", file=sys.stderr)
-        return 77
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    work = tempfile.mkdtemp(prefix="vuda-partition-")
-    say = corun.say
-    try:
-        os.chmod(work, 0o755)
-        prefix = os.path.abspath(options.bin)
-        if options.output:
-            os.makedirs(options.output, exist_ok=True)
-        with Stack(prefix, work) as stack:
-            xids = NoXidLog() if options.ignore_xids else KernelXidLog()
-            runner = Runner(stack, HardwareWorkload(stack, options), xids, options.seconds, work, options.log)
-            facts = corun.learn_facts(options, prefix, runner, argv)
-            facts["command"] = facts["command"].replace("bench/corun.py", "bench/partition.py", 1)
-            files = {}
-            for name in ("partition", "partition_cost"):
-                files[name] = ResultFile(os.path.join(options.output, name + ".json") if options.output else None, name, facts)
-                if options.output and options.merge:
-                    files[name].keep_other_cases(lambda case, name=name: case_asked_for(name, case) in options.cases)
-            split = partition.PartitionRunner(runner, Splitter(stack))
-            split.learn()
-            say(f"levels: {', '.join(map(str, split.levels))} of {split.total} TPCs")
-            load = Load(runner, options)
-            problems, stopped = [], None
-            for case in options.cases:
-                if case == "cost":
-                    rows, wrong, stopped = partition_cost.measure(runner, split, options.launches, options.runs, say)
-                else:
-                    rows, wrong, stopped = run_case(case, options, runner, load, split, say)
-                target = files["partition_cost" if case in ("cost", "churn") else "partition"]
-                target.add(rows)
-                target.write()
-                problems += wrong
-                if case == "reconfigure" and options.output and split.trace:
-                    with open(os.path.join(options.output, "partition-trace.csv"), "w", encoding="ascii") as file:
-                        file.write("frame,ms\n" + "".join(f"{n},{ms:.4f}\n" for n, ms in enumerate(split.trace, 1)))
-                if stopped:
-                    break
-            if options.log:
-                stack.append_log(options.log)
-            xids.close()
+
+    def body(stack, runner, facts):
+        files = {}
+        for name in ("partition", "partition_cost"):
+            files[name] = ResultFile(os.path.join(options.output, name + ".json") if options.output else None, name, facts)
+            if options.output and options.merge:
+                files[name].keep_other_cases(lambda case, name=name: case_asked_for(name, case) in options.cases)
+        split = partition.PartitionRunner(runner, Splitter(stack))
+        split.learn()
+        corun.say(f"levels: {', '.join(map(str, split.levels))} of {split.total} TPCs")
+        load = Load(runner, options)
+        problems, stopped = [], None
+        for case in options.cases:
+            if case == "cost":
+                rows, wrong, stopped = partition_cost.measure(runner, split, options.launches, options.runs, corun.say)
+            else:
+                rows, wrong, stopped = run_case(case, options, runner, load, split, corun.say)
+            target = files["partition_cost" if case in ("cost", "churn") else "partition"]
+            target.add(rows)
+            target.write()
+            problems += wrong
+            if case == "reconfigure" and options.output and split.trace:
+                with open(os.path.join(options.output, "partition-trace.csv"), "w", encoding="ascii") as file:
+                    file.write("frame,ms\n" + "".join(f"{n},{ms:.4f}\n" for n, ms in enumerate(split.trace, 1)))
+            if stopped:
+                break
         costs = files["partition_cost"].rows
-        for text in partition.verdicts(files["partition"].rows + costs) + partition_cost.verdicts(costs):
-            print(text)
-        for problem in problems:
-            print("problem: " + problem)
-        return 3 if stopped and xids.seen else 1 if problems else 0
-    except (CorunError, RunFailed) as error:
-        say(f"partition: {error}")
-        return 69
-    except XidSeen as error:
-        say(f"partition: stopped at {error}")
-        return 3
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+        return partition.verdicts(files["partition"].rows + costs) + partition_cost.verdicts(costs), problems, stopped
+
+    return hardware.run("partition", options, argv, body)
 
 
 if __name__ == "__main__":

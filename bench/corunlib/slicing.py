@@ -15,10 +15,9 @@ TARGET_MS = 16.67
 class SlicingRunner:
     """One renderer and one compute program for each run; the compute program never joins the renderer's TSG."""
 
-    def __init__(self, runner, splitter, options):
+    def __init__(self, runner, splitter):
         self.runner = runner
         self.splitter = splitter
-        self.options = options
 
     def alone_renderer(self, fps=None):
         return self._run(None, compute=False, fps=fps)

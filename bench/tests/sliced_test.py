@@ -63,7 +63,7 @@ class Asking(unittest.TestCase):
             slo=lambda *words: self.said.append(("slo", *words)),
             partition=lambda: partition,
         )
-        return slicing.SlicingRunner(None, splitter, None)
+        return slicing.SlicingRunner(None, splitter)
 
     def test_a_target(self):
         self.runner({"mode": "sliced", "frame_us": 16670})._ask(("target", slicing.TARGET_MS))
@@ -81,7 +81,7 @@ class Asking(unittest.TestCase):
 
 class Configurations(unittest.TestCase):
     def test_each_case_has_some(self):
-        run = slicing.SlicingRunner(None, None, None)
+        run = slicing.SlicingRunner(None, None)
         self.assertEqual(list(sliced.configs_of("draws-1", run))[:2], ["alone-renderer", "alone-compute"])
         for case in sliced.CASES:
             self.assertIn("target", sliced.configs_of(case, run))

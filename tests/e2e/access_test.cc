@@ -22,6 +22,7 @@ const std::vector<std::string> kHeldRenderer = {
 class AccessTest : public testing::Test {
  protected:
     void SetUp() override {
+        // Whether another user may attach takes another user; only root can start programs as one. CI runs as root.
         if (getuid() != 0) GTEST_SKIP() << "needs root, to run programs as several users";
         ASSERT_TRUE(vuda_.ready()) << vuda_.daemon().err();
     }

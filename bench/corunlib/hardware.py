@@ -1,0 +1,81 @@
+"""What the programs that measure on an NVIDIA GPU have in common: options, set-up, and how they end."""
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+
+import corun
+
+from .errors import CorunError, RunFailed, XidSeen
+from .matrix import Runner
+from .stack import Stack
+from .workload import HardwareWorkload
+from .xid import KernelXidLog, NoXidLog
+
+
+def add_arguments(parser, output, seconds, seconds_help="of measuring in each run"):
+    """`output`: what goes to --output's folder."""
+    parser.add_argument("--bin", default=corun.default_prefix(), metavar="DIR", help="build or packed tree: has bin/ and lib/")
+    parser.add_argument("--runs", type=int, default=5, help="repetitions of each configuration")
+    parser.add_argument("--seconds", type=float, default=seconds, help=seconds_help)
+    parser.add_argument("--output", metavar="DIR", help=f"where {output}; without it only lines are printed")
+    parser.add_argument("--commit", help="what is measured; default: git's HEAD, or DIR/COMMIT")
+    parser.add_argument("--ignore-xids", action="store_true", help="go on without the kernel log")
+    parser.add_argument("--log", metavar="FILE", help="append what vudad and every program wrote")
+    parser.add_argument("--device", help="GPU UUID")
+    parser.add_argument("--frame-ms", type=float, default=10)
+
+
+def list_of(parser, names, known, what):
+    names = names.split(",")
+    for name in names:
+        if name not in known:
+            parser.error(f"unknown {what} '{name}'")
+    return names
+
+
+def complete(options, **others):
+    """What HardwareWorkload wants to know beyond those options; `others` instead."""
+    workload = {"sim": False, "smem": 0, "fps": 0.0, "draws": 1, "width": 1920, "height": 1080, "frames_in_flight": 2}
+    workload |= {"frame_iterations": None, "kernel_iterations": None, "render_load": "fragment", "compute_load": "fma", "blocks": 0}
+    for name, value in {**workload, **others}.items():
+        setattr(options, name, value)
+
+
+def run(program, options, argv, body):
+    """The whole of a measuring program: `body(stack, runner, facts)` returns (lines to print, problems, why it stopped or None). Exit status."""
+    if not os.path.exists("/dev/nvidiactl"):
+        print(f"{program}: this machine has no NVIDIA GPU; nothing is measured", file=sys.stderr)
+        return 77
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    work = tempfile.mkdtemp(prefix=f"vuda-{program}-")
+    say = corun.say
+    try:
+        os.chmod(work, 0o755)
+        prefix = os.path.abspath(options.bin)
+        if options.output:
+            os.makedirs(options.output, exist_ok=True)
+        with Stack(prefix, work) as stack:
+            xids = NoXidLog() if options.ignore_xids else KernelXidLog()
+            runner = Runner(stack, HardwareWorkload(stack, options), xids, options.seconds, work, options.log)
+            facts = corun.learn_facts(options, prefix, runner, argv)
+            facts["command"] = facts["command"].replace("bench/corun.py", f"bench/{program}.py", 1)
+            lines, problems, stopped = body(stack, runner, facts)
+            if options.log:
+                stack.append_log(options.log)
+            xids.close()
+        for text in lines:
+            print(text)
+        for problem in problems:
+            print("problem: " + problem)
+        return 3 if stopped and xids.seen else 1 if problems else 0
+    except (CorunError, RunFailed) as error:
+        say(f"{program}: {error}")
+        return 69
+    except XidSeen as error:
+        say(f"{program}: stopped at {error}")
+        return 3
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
