@@ -39,8 +39,24 @@ Status PartitionClient::page_received(int fd, uint64_t bytes) {
     mapping_ = *std::move(mapped);
     page_.store(&*mapping_, std::memory_order_release);
     partitioner_ = std::make_unique<partition::Partitioner>(*this, *mapping_, wanted_by_environment());
+    partitioner_->over_limit(over_limit_);
     for (; waiting_ > 0; --waiting_) partitioner_->sharing();
     return {};
+}
+
+void PartitionClient::over_limit(limits::OverLimit policy) {
+    partition::PartitionState said;
+    {
+        const std::lock_guard lock(mutex_);
+        if (policy == over_limit_) return;
+        over_limit_ = policy;
+        if (partitioner_) partitioner_->over_limit(policy);
+        state_.over_limit = policy;
+        // Nothing was said yet: the first report will have it.
+        if (state_.backend == partition::Backend::kUnspecified) return;
+        said = state_;
+    }
+    report_(said);
 }
 
 void PartitionClient::sharing_began() {
@@ -135,6 +151,10 @@ uint32_t PartitionClient::subdevice_control(uint32_t command, void* params, uint
     return callbacks_.subdevice_control(callbacks_.context, command, params, size);
 }
 
+void PartitionClient::unshared_contexts(bool on) {
+    if (callbacks_.unshared_contexts != nullptr) callbacks_.unshared_contexts(callbacks_.context, on ? 1 : 0);
+}
+
 void PartitionClient::partition_state(const partition::PartitionState& state) {
     partition::PartitionState said = state;
     if (own_backend_.load() && !said.topology.empty()) {
@@ -143,6 +163,7 @@ void PartitionClient::partition_state(const partition::PartitionState& state) {
     }
     {
         const std::lock_guard lock(mutex_);
+        said.over_limit = over_limit_;
         state_ = said;
     }
     report_(said);

@@ -34,6 +34,8 @@ class PartitionClient : public partition::PartitionHost {
 
     // The page that came with a greeting, or error: none that can be used. Any earlier page stays where it is.
     Status page_received(int fd, uint64_t bytes);
+    // What becomes of kernels that are too large to share, from now on. Reported when it changes. Any thread.
+    void over_limit(limits::OverLimit policy);
     // A context of this process began to share; none does any more.
     void sharing_began();
     void sharing_ended();
@@ -55,6 +57,7 @@ class PartitionClient : public partition::PartitionHost {
     Status run_methods(const std::vector<partition::Method>& methods);
     uint32_t subdevice_control(uint32_t command, void* params, uint32_t size) override;
     void partition_state(const partition::PartitionState& state) override;
+    void unshared_contexts(bool on) override;
     Result<partition::CudaDriver> cuda() override { return find_cuda_(); }
     void launch_refused(uint32_t bytes, uint32_t limit) override {
         if (refused_) refused_(bytes, limit);
@@ -69,6 +72,7 @@ class PartitionClient : public partition::PartitionHost {
     page::PageMapping mapping_;
     std::atomic<page::Page*> page_{nullptr};
     std::atomic<bool> own_backend_{false};
+    limits::OverLimit over_limit_ = limits::kDefaultOverLimit;
     uint32_t waiting_ = 0;  // contexts that share and wait for a page
     partition::PartitionState state_;
     std::unique_ptr<partition::ScgFollower> scg_;

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define VUDA_PRIVATE_ABI 4u
+#define VUDA_PRIVATE_ABI 5u
 
 // An error without ownership questions: fixed buffers, always terminated. code: google.rpc.Code, 0 = no error.
 struct vuda_private_error {
@@ -80,6 +80,9 @@ struct vuda_private_callbacks {
     // since the last look, and the number of the error (Xid) of each: xids[0] the renderer's own, xids[1] the one that
     // was attached to. Called every 50 ms while the process shares: a few memory reads.
     uint32_t (*look_for_faults)(void* context, uint32_t xids[2]);
+    // Optional. From now on (`on`) GPU contexts that the calling thread makes share with nobody, whatever was asked
+    // for, and are not reported; 0 ends that. May be called from within CUDA, outside of any ioctl.
+    void (*unshared_contexts)(void* context, int on);
 };
 
 // Results of look_for_faults.

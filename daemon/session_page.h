@@ -74,6 +74,7 @@ class SessionPage {
     uint64_t lost() const { return reader_.lost() + reader_.bad(); }
     uint64_t launches() const { return reader_.launches(); }
     uint64_t refused() const { return reader_.refused(); }
+    uint64_t native() const { return reader_.native(); }
     bool paces() const { return reader_.paces(); }
     uint64_t applied_generation() const { return reader_.applied_generation(); }
     std::optional<SampleSummary> summary(page::SampleKind kind, TimePoint now) const;

@@ -11,8 +11,8 @@ from .results import row
 from .stats import summaries
 
 # Each alone, with the kernels that its libraries choose by themselves and with those that fit; in turns as the GPU gives them; in the renderer's
-# TSG; in turns that the renderer gives.
-CONFIGS = ("alone-native", "alone", "time-slicing", "shared", "sliced")
+# TSG, what does not fit there on a TSG of its own; in turns that the renderer gives; both: attached, and in turns what does not fit.
+CONFIGS = ("alone-native", "alone", "time-slicing", "shared", "sliced", "mixed")
 TARGET_MS = 16.67
 # As result files call them; what native kernels do alone is a figure of the row of those that fit.
 FILED = {"alone": "alone-compute"}
@@ -29,8 +29,8 @@ class SuiteRunner:
 
     def _compute(self, config, directory, identity, gate):
         words, environment = self.runner.workload.native(), None
-        if config == "shared":
-            words = self.runner.stack.run("--attach", TSG_NAME, "--require", "--fit-kernels")
+        if config in ("shared", "mixed"):
+            words = self.runner.stack.run("--attach", TSG_NAME, "--require", *(["--fit-kernels"] if config == "shared" else []))
         elif config == "alone":
             environment = {**os.environ, "LD_PRELOAD": self.fit_library}
         return Program("compute", [*words, *self.command, *gate], directory, identity, environment)
@@ -46,10 +46,10 @@ class SuiteRunner:
             renderer = None
             if not config.startswith("alone"):
                 # It draws until it is told to end.
-                shared = config in ("shared", "sliced")
+                shared = config in ("shared", "sliced", "mixed")
                 renderer = runner.start_renderer(directory, identity, shared, 0)
                 running.append(renderer)
-                if config == "sliced":
+                if config in ("sliced", "mixed"):
                     self.splitter.set_mode("sliced")
                     self.splitter.slo("--frame-ms", f"{TARGET_MS:g}", "--frame-miss", "1%")
                     self.splitter.set_quota("none")
@@ -61,8 +61,9 @@ class SuiteRunner:
             compute = self._compute(config, directory, identity, ["--ready-file", ready, "--start-file", start])
             running.append(compute)
             compute.wait_ready(ready, _LIMIT_SECONDS, runner.guard)
-            if config == "shared":
+            if config in ("shared", "mixed"):
                 self.splitter.wait_backend(runner.guard)
+            if config == "shared":
                 self.splitter.set_mode("inter-sm")
             open(start, "w", encoding="ascii").close()
             answer = compute.result(_LIMIT_SECONDS, runner.guard)
@@ -139,8 +140,8 @@ def table(rows):
     figures = {(entry["case"], entry["config"]): entry for entry in rows}
     names = list(dict.fromkeys(entry["case"] for entry in rows if entry["case"] != "renderer"))
     lines = [
-        "| program | alone, native kernels, /s | alone, kernels that fit, /s | time slicing, % of native | shared, % of the same kernels | in turns, % of native |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| program | alone, native kernels, /s | alone, kernels that fit, /s | time slicing, % of native | shared, % of the same kernels | in turns, % of native | shared in turns, % of native |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
     ]
 
     def rate(name, config, metric="compute_rate"):
@@ -157,7 +158,7 @@ def table(rows):
             return "did not run" if (name, config) in figures else "-"
 
         rates = " | ".join(f"{value:.0f}" if value else "-" for value in (native, fit))
-        lines.append(f"| {name} | {rates} | {against('time-slicing', native)} | {against('shared', fit)} | {against('sliced', native)} |")
+        lines.append(f"| {name} | {rates} | {against('time-slicing', native)} | {against('shared', fit)} | {against('sliced', native)} | {against('mixed', native)} |")
     beside = ", ".join(
         f"{config} {figures['renderer', config]['metrics']['renderer_fps']['median']:.1f} (p99 {figures['renderer', config]['metrics']['frame_p99_ms']['median']:.2f} ms)"
         for config in CONFIGS

@@ -68,10 +68,11 @@ class Table(unittest.TestCase):
             "time-slicing": {"mm": figures(20), "big": figures(10)},
             "shared": {"mm": figures(760), "big": {"error": "701"}},
             "sliced": {"mm": figures(400), "big": figures(200)},
+            "mixed": {"mm": figures(900), "big": figures(100)},
         })
         lines = real.table(rows)
-        self.assertEqual(lines[2], "| mm | 1000 | 800 | 2.0 | 95.0 | 40.0 |")
-        self.assertEqual(lines[3], "| big | 500 | 500 | 2.0 | did not run | 40.0 |")
+        self.assertEqual(lines[2], "| mm | 1000 | 800 | 2.0 | 95.0 | 40.0 | 90.0 |")
+        self.assertEqual(lines[3], "| big | 500 | 500 | 2.0 | did not run | 40.0 | 20.0 |")
         self.assertIn("shared 98.0 (p99 10.50 ms)", lines[-1])
 
 

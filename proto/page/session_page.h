@@ -101,9 +101,10 @@ struct Cell {
 static_assert(sizeof(Cell) == 32);
 
 struct ProcessHalf {
-    Word applied;               // generation of the split that launches, or in mode sliced frames, follow
-    Word refused;               // kernels that were not run, because they would have ended the TSG
-    Word paces;                 // not 0: its frames can be held back
+    Word applied;  // generation of the split that launches, or in mode sliced frames, follow
+    Word refused;  // kernels that were not run, because they would have ended the TSG
+    Word native;   // kernels that ran in a TSG of the process's own, because they would have ended the other
+    Word paces;    // not 0: its frames can be held back
     alignas(64) Word launches;  // of one thread, which needs no locked instruction for it
     Word launches_of_others;    // of all other threads
     alignas(64) Word head;      // tickets given out
@@ -192,6 +193,7 @@ class SampleReader {
     uint64_t launches() const { return page::launches(page_); }
     uint64_t applied_generation() const { return page_.process.applied.load(std::memory_order_acquire); }
     uint64_t refused() const { return page_.process.refused.load(std::memory_order_relaxed); }
+    uint64_t native() const { return page_.process.native.load(std::memory_order_relaxed); }
     bool paces() const { return page_.process.paces.load(std::memory_order_relaxed) != 0; }
 
  private:
@@ -286,7 +288,8 @@ class SampleWriter {
         launches.store(launches.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     }
     void set_applied(uint64_t generation) { page_.process.applied.store(generation, std::memory_order_release); }
-    void count_refused() { page_.process.refused.fetch_add(1, std::memory_order_relaxed); }
+    void count_refused(uint32_t kernels = 1) { page_.process.refused.fetch_add(kernels, std::memory_order_relaxed); }
+    void count_native() { page_.process.native.fetch_add(1, std::memory_order_relaxed); }
     void set_paces() { page_.process.paces.store(1, std::memory_order_relaxed); }
     uint64_t applied() const { return page_.process.applied.load(std::memory_order_relaxed); }
 

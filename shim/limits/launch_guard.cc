@@ -4,40 +4,44 @@
 
 namespace vuda::limits {
 
-// Of the calls of CUDA that this thread is in: one may be made in a callback of another.
-int& LaunchGuard::depth() {
-    constinit thread_local int depth = 0;
-    return depth;
+LaunchGuard::Thread& LaunchGuard::thread() {
+    constinit thread_local Thread own;
+    return own;
 }
 
-// Bytes that a kernel refused in this thread's call wanted; 0: none was.
-uint32_t& LaunchGuard::pending() {
-    constinit thread_local uint32_t bytes = 0;
-    return bytes;
+LaunchGuard::Verdict LaunchGuard::entered(Thread& thread) {
+    if (!has_pending(thread)) return {};
+    // attention() counts it on: the next wait is to tell.
+    if (stray_.exchange(true)) ignore_one();
+    return {0, std::exchange(thread.pending, 0), std::exchange(thread.pending_kernels, 0)};
 }
 
-int LaunchGuard::left(bool launches) {
-    int& in = depth();
-    if (in > 0) --in;
-    if (pending() != 0 && (launches || in == 0)) {
-        pending() = 0;
-        return kLaunchOutOfResources;
+LaunchGuard::Verdict LaunchGuard::left(Thread& thread, bool launches) {
+    if (has_pending(thread)) {
+        ignore_one();
+        return {kLaunchOutOfResources, std::exchange(thread.pending, 0), std::exchange(thread.pending_kernels, 0)};
     }
-    if (!launches && stray_.load(std::memory_order_relaxed) && stray_.exchange(false)) return kLaunchFailed;
-    return 0;
+    if (!launches && stray_.load(std::memory_order_relaxed) && stray_.exchange(false)) {
+        ignore_one();
+        return {kLaunchFailed, 0, 0};
+    }
+    return {};
 }
 
-void LaunchGuard::refused(uint32_t bytes, bool counted) {
-    if (counted) {
-        uint32_t none = 0;
-        first_bytes_.compare_exchange_strong(none, bytes, std::memory_order_relaxed);
-        refusals_.fetch_add(1, std::memory_order_release);
+void LaunchGuard::withheld(Thread& thread, uint32_t bytes) {
+    if (!has_pending(thread)) {
+        thread.pending_kernels = 0;
+        thread.pending_of = this;
+        attend_one();
     }
-    if (depth() > 0) {
-        pending() = bytes;
-    } else if (counted) {
-        stray_.store(true);
-    }
+    thread.pending = bytes;
+    ++thread.pending_kernels;
+}
+
+void LaunchGuard::counted(uint32_t bytes, uint32_t kernels) {
+    uint32_t none = 0;
+    first_bytes_.compare_exchange_strong(none, bytes, std::memory_order_relaxed);
+    refusals_.fetch_add(kernels, std::memory_order_release);
 }
 
 void LaunchGuard::wait_until(const std::function<bool()>& decided, const std::function<void()>& offer) {

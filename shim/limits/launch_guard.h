@@ -30,13 +30,41 @@ class LaunchGuard {
     void arm(uint32_t limit) { limit_.store(limit, std::memory_order_release); }
     uint32_t limit() const { return limit_.load(std::memory_order_relaxed); }
 
-    // --- Around each call of CUDA that is known, on the thread that makes it.
-    void entered() { ++depth(); }
-    // What the call has to return instead of its own result; 0: nothing. `launches`: it is one that launches.
-    int left(bool launches);
+    // What it knows of a thread.
+    struct Thread {
+        uint32_t pending = 0;  // bytes that the newest kernel wanted that was not run, and no call said so; 0: none
+        uint32_t pending_kernels = 0;
+        const LaunchGuard* pending_of = nullptr;
+        bool follows = false;    // the kernel that it launches is withheld whatever its size (partition::NativeSide)
+        void* errand = nullptr;  // not null: its launches are VUDA's own (partition::NativeErrand)
+    };
+    static Thread& thread();
 
-    // A kernel of this thread is not run. `bytes` > 0; not `counted`: it was one of our own.
-    void refused(uint32_t bytes, bool counted = true);
+    // What becomes of a call.
+    struct Verdict {
+        int result = 0;        // what it has to return instead of its own result; 0: nothing
+        uint32_t bytes = 0;    // what the last kernel wanted that was not run
+        uint32_t kernels = 0;  // so many were not
+    };
+    // --- Around each call of CUDA that is known, on the thread that makes it. Neither is needed while attention() is
+    // 0. A call begins. With kernels: they were withheld in no call that is known, so that the next wait returns an
+    // error.
+    Verdict entered(Thread& thread);
+    // `launches`: it is one that launches. What was not run counts as refused when counted() says so.
+    Verdict left(Thread& thread, bool launches);
+
+    // A kernel of this thread is not run. `bytes` > 0.
+    void withheld(Thread& thread, uint32_t bytes);
+    // 0: callbacks need not look at anything, which is how it is for nearly all launches. Else things that some call
+    // has to return yet, kOne each, and what the guard's owner asked for.
+    static constexpr uint32_t kOne = 0x100;
+    uint32_t attention() const { return attention_.load(std::memory_order_acquire); }
+    void attend(uint32_t bits) { attention_.fetch_or(bits, std::memory_order_release); }
+    void ignore(uint32_t bits) { attention_.fetch_and(~bits, std::memory_order_release); }
+    void attend_one() { attention_.fetch_add(kOne, std::memory_order_release); }
+    void ignore_one() { attention_.fetch_sub(kOne, std::memory_order_release); }
+    // It stays at that: refused.
+    void counted(uint32_t bytes, uint32_t kernels = 1);
     uint64_t refusals() const { return refusals_.load(std::memory_order_relaxed); }
     uint32_t first_refused_bytes() const { return first_bytes_.load(std::memory_order_relaxed); }
 
@@ -48,14 +76,13 @@ class LaunchGuard {
     // Those that wait now need not wait any longer.
     void let_go();
 
- private:
-    static int& depth();
-    static uint32_t& pending();
+    bool has_pending(const Thread& thread) const { return thread.pending != 0 && thread.pending_of == this; }
 
+    alignas(64) std::atomic<uint32_t> attention_{0};
     std::atomic<uint32_t> limit_{0};
     std::atomic<uint64_t> refusals_{0};
     std::atomic<uint32_t> first_bytes_{0};
-    std::atomic<bool> stray_{false};  // refused in no call that is known
+    std::atomic<bool> stray_{false};  // withheld in no call that is known
     std::mutex mutex_;
     std::condition_variable changes_;
     uint64_t epoch_ = 0;     // of let_go()

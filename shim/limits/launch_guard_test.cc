@@ -11,33 +11,69 @@ namespace {
 
 using namespace std::chrono_literals;
 
-TEST(LaunchGuard, TheCallThatLaunchedReturnsTheErrorOnce) {
+// A guard as one thread's callbacks use it.
+class Guarded {
+ public:
+    LaunchGuard::Verdict entered() { return guard.entered(LaunchGuard::thread()); }
+    int left(bool launches) { return verdict(launches).result; }
+    LaunchGuard::Verdict verdict(bool launches) { return guard.left(LaunchGuard::thread(), launches); }
+    void withheld(uint32_t bytes) { guard.withheld(LaunchGuard::thread(), bytes); }
     LaunchGuard guard;
+};
+
+TEST(LaunchGuard, TheCallThatLaunchedReturnsTheErrorOnce) {
+    Guarded guard;
     guard.entered();
     EXPECT_EQ(guard.left(true), 0);
     guard.entered();
-    guard.refused(66'560);
+    guard.withheld(66'560);
     EXPECT_EQ(guard.left(true), kLaunchOutOfResources);
     guard.entered();
     EXPECT_EQ(guard.left(true), 0);
     guard.entered();
     EXPECT_EQ(guard.left(false), 0) << "a wait has nothing to add";
-    EXPECT_EQ(guard.refusals(), 1u);
-    EXPECT_EQ(guard.first_refused_bytes(), 66'560u);
+    EXPECT_EQ(guard.guard.refusals(), 0u) << "somebody may have run it elsewhere";
+    guard.guard.counted(66'560);
+    guard.guard.counted(70'000);
+    EXPECT_EQ(guard.guard.refusals(), 2u);
+    EXPECT_EQ(guard.guard.first_refused_bytes(), 66'560u);
 }
 
-TEST(LaunchGuard, ACallInACallbackOfAnotherDoesNotTakeItsError) {
-    LaunchGuard guard;
+TEST(LaunchGuard, WhatNoCallSaidTheNextWaitSays) {
+    Guarded guard;
     guard.entered();  // launch
-    guard.refused(100'000);
-    guard.entered();  // a query inside a callback
-    EXPECT_EQ(guard.left(false), 0);
-    EXPECT_EQ(guard.left(true), kLaunchOutOfResources);
+    guard.withheld(100'000);
+    const LaunchGuard::Verdict before = guard.entered();  // another call, and the launch's end did not come
+    EXPECT_EQ(before.kernels, 1u);
+    EXPECT_EQ(before.bytes, 100'000u);
+    EXPECT_EQ(guard.left(false), kLaunchFailed);
+    EXPECT_EQ(guard.left(true), 0) << "said once";
+    EXPECT_EQ(guard.guard.attention(), 0u);
+}
+
+TEST(LaunchGuard, ItAsksForAttentionUntilEverythingIsSaid) {
+    Guarded guard;
+    EXPECT_EQ(guard.guard.attention(), 0u);
+    guard.withheld(60'000);
+    guard.withheld(60'000);
+    EXPECT_EQ(guard.guard.attention(), LaunchGuard::kOne) << "one call says it";
+    std::thread([&] {
+        guard.withheld(60'000);
+        EXPECT_EQ(guard.guard.attention(), 2 * LaunchGuard::kOne);
+        EXPECT_EQ(guard.left(true), kLaunchOutOfResources);
+    }).join();
+    EXPECT_EQ(guard.guard.attention(), LaunchGuard::kOne);
+    guard.entered();
+    guard.withheld(60'000);
+    guard.entered();
+    EXPECT_EQ(guard.guard.attention(), LaunchGuard::kOne) << "one wait says both";
+    EXPECT_EQ(guard.left(false), kLaunchFailed);
+    EXPECT_EQ(guard.guard.attention(), 0u);
 }
 
 TEST(LaunchGuard, OutsideOfAnyCallTheNextWaitReturnsIt) {
-    LaunchGuard guard;
-    guard.refused(100'000);
+    Guarded guard;
+    guard.withheld(100'000);
     guard.entered();
     EXPECT_EQ(guard.left(true), 0) << "not this launch's fault";
     std::thread([&] {
@@ -49,9 +85,9 @@ TEST(LaunchGuard, OutsideOfAnyCallTheNextWaitReturnsIt) {
 }
 
 TEST(LaunchGuard, ThreadsKeepTheirErrorsApart) {
-    LaunchGuard guard;
+    Guarded guard;
     guard.entered();
-    guard.refused(100'000);
+    guard.withheld(100'000);
     std::thread([&] {
         guard.entered();
         EXPECT_EQ(guard.left(true), 0);
@@ -60,12 +96,22 @@ TEST(LaunchGuard, ThreadsKeepTheirErrorsApart) {
 }
 
 TEST(LaunchGuard, AnEndWithoutABeginningIsNoHarm) {
-    LaunchGuard guard;
+    Guarded guard;
     EXPECT_EQ(guard.left(true), 0);
     EXPECT_EQ(guard.left(false), 0);
     guard.entered();
-    guard.refused(1);
+    guard.withheld(1);
     EXPECT_EQ(guard.left(true), kLaunchOutOfResources);
+}
+
+TEST(LaunchGuard, ACallThatLaunchesSeveralSaysHowManyDidNotRun) {
+    Guarded guard;
+    guard.entered();
+    guard.withheld(60'000);
+    guard.withheld(70'000);
+    const LaunchGuard::Verdict verdict = guard.verdict(true);
+    EXPECT_EQ(verdict.kernels, 2u);
+    EXPECT_EQ(verdict.bytes, 70'000u);
 }
 
 TEST(LaunchGuard, ALaunchWaitsUntilItsContextIsDecidedOn) {

@@ -51,6 +51,21 @@ Result<CudaDriver> find_cuda() {
     need("cuStreamDestroy_v2", &cuda.stream_destroy);
     need("cuStreamSynchronize", &cuda.stream_synchronize);
     need("cuLaunchKernel", &cuda.launch);
+    const auto want = [&](const char* name, auto* out) { bind(library, name, out); };
+    want("cuCtxCreate_v2", &cuda.ctx_create);
+    want("cuCtxGetLimit", &cuda.ctx_get_limit);
+    want("cuCtxSetLimit", &cuda.ctx_set_limit);
+    want("cuLibraryLoadData", &cuda.library_load);
+    want("cuLibraryUnload", &cuda.library_unload);
+    want("cuLibraryGetKernel", &cuda.library_get_kernel);
+    want("cuLibraryGetGlobal", &cuda.library_get_global);
+    want("cuKernelGetFunction", &cuda.kernel_get_function);
+    want("cuEventQuery", &cuda.event_query);
+    want("cuKernelSetAttribute", &cuda.kernel_set_attribute);
+    want("cuEventCreate", &cuda.event_create);
+    want("cuEventRecord", &cuda.event_record);
+    want("cuStreamWaitEvent", &cuda.stream_wait_event);
+    want("cuLaunchKernelEx", &cuda.launch_config);
     if (missing != nullptr) {
         return Error{Code::kFailedPrecondition, std::string("this CUDA driver lacks ") + missing,
                      "use a newer NVIDIA driver"};

@@ -14,11 +14,33 @@ using CuContext = void*;
 using CuStream = void*;
 using CuModule = void*;
 using CuFunction = void*;
+using CuEvent = void*;
+using CuLibrary = void*;
+using CuKernel = void*;  // a kernel of a library, in whatever context; may stand where a CuFunction is launched
 using CuDevicePtr = unsigned long long;
 
 struct CuUuid {
     unsigned char bytes[16];
 };
+
+// CUlaunchAttribute
+struct CuLaunchAttribute {
+    uint32_t id;
+    uint32_t pad;
+    uint64_t value[8];
+};
+static_assert(sizeof(CuLaunchAttribute) == 72);
+
+// CUlaunchConfig
+struct CuLaunchConfig {
+    unsigned grid[3];
+    unsigned block[3];
+    unsigned shared_bytes;  // dynamic shared memory of a block
+    CuStream stream;
+    CuLaunchAttribute* attributes;
+    unsigned attribute_count;
+};
+static_assert(sizeof(CuLaunchConfig) == 56);
 
 struct CudaDriver {
     CuResult (*driver_get_version)(int* version);
@@ -48,6 +70,30 @@ struct CudaDriver {
     CuResult (*launch)(CuFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                        unsigned block_y, unsigned block_z, unsigned shared_bytes, CuStream stream, void** parameters,
                        void** extra);
+
+    // --- What it takes to run a kernel in a context of our own (native_side.h): nullptr where this CUDA lacks it.
+    CuResult (*ctx_create)(CuContext* context, unsigned flags, int device);
+    CuResult (*ctx_get_limit)(size_t* value, int limit);
+    CuResult (*ctx_set_limit)(int limit, size_t value);
+    CuResult (*library_load)(CuLibrary* library, const void* code, int* jit_options, void** jit_values,
+                             unsigned jit_count, int* options, void** values, unsigned count);
+    CuResult (*library_unload)(CuLibrary library);
+    CuResult (*library_get_kernel)(CuKernel* kernel, CuLibrary library, const char* name);
+    CuResult (*library_get_global)(CuDevicePtr* memory, size_t* bytes, CuLibrary library, const char* name);
+    CuResult (*kernel_get_function)(CuFunction* function, CuKernel kernel);
+    CuResult (*kernel_set_attribute)(int attribute, int value, CuKernel kernel, int device);
+    CuResult (*event_create)(CuEvent* event, unsigned flags);
+    CuResult (*event_record)(CuEvent event, CuStream stream);
+    CuResult (*event_query)(CuEvent event);
+    CuResult (*stream_wait_event)(CuStream stream, CuEvent event, unsigned flags);
+    CuResult (*launch_config)(const CuLaunchConfig* config, CuFunction function, void** parameters, void** extra);
+    bool has_native_side() const {
+        return ctx_create != nullptr && ctx_get_limit != nullptr && ctx_set_limit != nullptr &&
+               library_load != nullptr && library_unload != nullptr && library_get_kernel != nullptr &&
+               library_get_global != nullptr && kernel_get_function != nullptr && event_query != nullptr &&
+               kernel_set_attribute != nullptr && event_create != nullptr && event_record != nullptr &&
+               stream_wait_event != nullptr && launch_config != nullptr;
+    }
 };
 
 // FAILED_PRECONDITION: this process has not loaded CUDA (nothing is loaded here), or CUDA is too old.

@@ -1,9 +1,9 @@
 #include "shim/partition/launch_hook.h"
 #include "base/monotonic.h"
+#include "shim/partition/driver_calls.h"
+#include "shim/partition/safe_read.h"
 
 #include <pthread.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -19,31 +19,16 @@ constexpr int kBeforeUpload = 1;
 // The second and later descriptors of a graph lie behind other words of it.
 constexpr uintptr_t kQmdAlign = 4;
 constexpr int kAgain = 3;  // before a graph launches a descriptor that was uploaded earlier
-// The driver's functions, numbered as in CUPTI's public cupti_driver_cbid.h: those in which a program waits for the
-// GPU, and those that launch.
 constexpr int kCallDomain = 6;
-constexpr int kWaits[] = {
-    17,   // cuCtxSynchronize
-    121,  // cuEventSynchronize
-    126,  // cuStreamSynchronize
-    440,  // cuStreamSynchronize_ptsz: of programs that use per-thread default streams
-    800,  // cuCtxSynchronize_v2
-};
-constexpr int kLaunches[] = {
-    115, 116, 117,  // cuLaunch, cuLaunchGrid, cuLaunchGridAsync
-    307, 442,       // cuLaunchKernel, _ptsz
-    477, 478, 480,  // cuLaunchCooperativeKernel, _ptsz, MultiDevice
-    514, 515,       // cuGraphLaunch, _ptsz
-    580, 581,       // cuGraphUpload, _ptsz
-    652, 653,       // cuLaunchKernelEx, _ptsz
-};
+constexpr char kUsesObjects[] =
+    "the program uses texture or surface objects, which a kernel would not find in another context";
+
 // What a result holds until the driver knows better (CUDA_ERROR_UNKNOWN).
 constexpr uint32_t kNoResultYet = 999;
 
-bool is_wait(int function) { return std::find(std::begin(kWaits), std::end(kWaits), function) != std::end(kWaits); }
-bool is_launch(int function) {
-    return std::find(std::begin(kLaunches), std::end(kLaunches), function) != std::end(kLaunches);
-}
+// What makes callbacks look (LaunchGuard::attention): contexts may come that nobody has looked at, a probe is under
+// way, a kernel may follow one on the native side.
+enum : uint32_t { kUndecided = 1, kProbing = 2, kChained = 4 };
 
 constexpr size_t kSubscribe = 3;
 constexpr size_t kEnable = 6;
@@ -53,7 +38,7 @@ constexpr CuUuid kCallbacks{
 
 // Measured: 13.0 (driver 580.159.04). A version that is not here is refused, docs/partitioning.md says how to add one.
 constexpr CallbackLayout kCallbackLayouts[] = {
-    {13000, 13000, 0x58, 0xa8, 1, 4, 0x68, 8, 5, 10},
+    {13000, 13000, 0x58, 0xa8, 1, 4, 0x68, 8, 5, 7, 10},
 };
 
 using Callback = void (*)(void*, int, int, const void*);
@@ -63,15 +48,14 @@ constinit std::atomic<LaunchHook*> g_kept{nullptr};
 
 // When this thread began to wait for the GPU; 0: it does not.
 constinit thread_local uint64_t t_waits_since_ns = 0;
+// The newest kernel that was withheld from this thread.
+struct Withheld {
+    CuContext context = nullptr;
+    ModuleBanks banks;
+};
+constinit thread_local Withheld t_withheld;
 
 uint64_t own_thread() { return static_cast<uint64_t>(::pthread_self()); }
-
-// Memory that may not be there.
-bool read_safely(const void* from, void* to, size_t bytes) {
-    const iovec local{to, bytes};
-    const iovec remote{const_cast<void*>(from), bytes};
-    return ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
-}
 
 uint64_t slot(const void* parameters, size_t index) {
     uint64_t value;
@@ -137,10 +121,24 @@ LaunchHook::~LaunchHook() {
     enable_calls(0);
 }
 
+// Of all functions of the driver, those that are looked at whatever the program does.
 void LaunchHook::enable_calls(uint32_t on) {
-    for (const int wait : kWaits) enable_(on, handle_, kCallDomain, wait);
-    for (const int launch : kLaunches) enable_(on, handle_, kCallDomain, launch);
+    for (size_t number = 0; number < kDriverCalls; ++number) {
+        const CallKind kind = kCallKinds[number];
+        if (kind == CallKind::kWait || kind == CallKind::kLaunch || kind == CallKind::kObject)
+            enable_(on, handle_, kCallDomain, static_cast<int>(number));
+    }
     enable_(on, handle_, kDomain, kAgain);
+}
+
+// For a chain of kernels on the native side nothing may go by unseen that puts work into a stream.
+void LaunchHook::watch_all_calls() {
+    NativeSide* native = native_.load(std::memory_order_acquire);
+    if (native == nullptr || std::exchange(watches_all_, true)) return;
+    for (size_t number = 1; number < kDriverCalls; ++number) {
+        if (kCallKinds[number] == CallKind::kOther) enable_(1, handle_, kCallDomain, static_cast<int>(number));
+    }
+    native->allow_chains();
 }
 
 void LaunchHook::on_callback(void* self, int domain, int callback, const void* parameters) {
@@ -148,38 +146,132 @@ void LaunchHook::on_callback(void* self, int domain, int callback, const void* p
     auto* hook = static_cast<LaunchHook*>(self);
     if (domain == kDomain && callback == kBeforeUpload) return hook->on_launch(parameters);
     if (domain == kDomain && callback == kAgain) return hook->on_launched_again(parameters);
-    if (domain == kCallDomain) return hook->on_call(parameters);
+    if (domain == kCallDomain) return hook->on_call(callback, parameters);
 }
 
 void LaunchHook::on_launch(const void* parameters) {
+    const uint32_t attention = guard_.attention();
     switch (stage_.load(std::memory_order_acquire)) {
         case Stage::kOff: return;
         case Stage::kWorking:
-            if (probing_thread_.load(std::memory_order_relaxed) == 0) return work(parameters);
-            if (probing_thread_.load(std::memory_order_relaxed) != own_thread()) return work(parameters);
-            return probe(parameters);
+            return (attention & kProbing) != 0 && is_probing() ? probe(parameters) : work(parameters, attention != 0);
         case Stage::kProving: return probe(parameters);
     }
 }
 
-void LaunchHook::on_call(const void* parameters) {
+bool LaunchHook::is_probing() const { return probing_thread_.load(std::memory_order_relaxed) == own_thread(); }
+
+void LaunchHook::on_call(int function, const void* parameters) {
+    const CallKind kind = call_kind(function);
+    const uint32_t attention = guard_.attention();
+    if (attention == 0 && kind != CallKind::kWait && kind != CallKind::kObject) [[likely]]
+        return;
     if (static_cast<uint32_t>(slot(parameters, 0)) != callback_.call_bytes) return;
     const uint64_t call = slot(parameters, callback_.call_slot);
-    const auto function = static_cast<int>(call);
-    const uint64_t side = call >> 32;
-    const bool launches = is_launch(function);
-    if (side > 1 || (!launches && !is_wait(function))) return;
+    if (static_cast<uint32_t>(call) != static_cast<uint32_t>(function) || call >> 33 != 0) return;
+    const bool enter = call >> 32 == 0;
     const auto context = reinterpret_cast<CuContext>(slot(parameters, callback_.call_context_slot));
-    const bool probing = probing_thread_.load(std::memory_order_relaxed) == own_thread();
-    if (side == 0) {
-        guard_.entered();
-        if (launches && probing)
-            probe_result_ = reinterpret_cast<const uint32_t*>(slot(parameters, callback_.call_result_slot));
-        if (launches && !probing && held(context)) hold(context);
-    } else if (const int error = guard_.left(launches); error != 0) {
-        answer(parameters, error, probing);
+    const bool probing = (attention & kProbing) != 0 && is_probing();
+    if (attention != 0) {
+        limits::LaunchGuard::Thread& thread = limits::LaunchGuard::thread();
+        if (thread.errand != nullptr) {
+            if (enter && kind == CallKind::kLaunch)
+                on_own_call(*static_cast<NativeErrand*>(thread.errand), function, parameters);
+            return;
+        }
+        if (enter) {
+            on_entered(thread, kind, function, parameters, context, probing);
+        } else if (kind == CallKind::kLaunch || kind == CallKind::kWait) {
+            const auto verdict = guard_.left(thread, kind == CallKind::kLaunch);
+            if (verdict.result != 0) on_withheld(function, parameters, verdict, probing);
+            thread.follows = false;
+        }
     }
-    if (!launches) on_wait(context, side == 0, probing);
+    if (kind == CallKind::kWait) return on_wait(context, enter, probing);
+    if (kind == CallKind::kObject && enter) {
+        uses_objects_.store(true, std::memory_order_release);
+        if (NativeSide* native = native_.load(std::memory_order_acquire)) native->close(kUsesObjects);
+    }
+}
+
+void LaunchHook::on_entered(limits::LaunchGuard::Thread& thread, CallKind kind, int function, const void* parameters,
+                            CuContext context, bool probing) {
+    const bool launches = kind == CallKind::kLaunch;
+    if ((guard_.attention() & kChained) != 0 && kind != CallKind::kQuiet && kind != CallKind::kWait) {
+        NativeSide* const native = native_.load(std::memory_order_acquire);
+        thread.follows =
+            launches && !probing && native != nullptr &&
+            native->follows(function, reinterpret_cast<const void*>(slot(parameters, callback_.call_parameters_slot)),
+                            context);
+        if (!thread.follows) guard_.ignore(kChained);
+    }
+    if (!launches && kind != CallKind::kWait) return;
+    if (const auto before = guard_.entered(thread); before.kernels != 0) count_refused(before.bytes, before.kernels);
+    if (!launches) return;
+    if (probing) {
+        probe_result_ = reinterpret_cast<const uint32_t*>(slot(parameters, callback_.call_result_slot));
+    } else if (held(context)) {
+        hold(context);
+    }
+}
+
+// CUDA tells of a launch that the native side makes itself.
+void LaunchHook::on_own_call(NativeErrand& errand, int function, const void* parameters) const {
+    if (errand.kind == NativeErrand::Kind::kWithhold)
+        errand.call =
+            read_launch_call(function, reinterpret_cast<const void*>(slot(parameters, callback_.call_parameters_slot)));
+}
+
+// A call is about to return, and of what it launched something did not run.
+void LaunchHook::on_withheld(int function, const void* parameters, const limits::LaunchGuard::Verdict& verdict,
+                             bool probing) {
+    if (!probing && verdict.kernels != 0) {
+        if (runs_natively(function, parameters, verdict)) return;
+        count_refused(verdict.bytes, verdict.kernels);
+    }
+    answer(parameters, verdict.result, probing);
+}
+
+bool LaunchHook::runs_natively(int function, const void* parameters, const limits::LaunchGuard::Verdict& verdict) {
+    NativeSide* native = native_.load(std::memory_order_acquire);
+    const auto* result = reinterpret_cast<const uint32_t*>(slot(parameters, callback_.call_result_slot));
+    if (native == nullptr || result == nullptr || *result != 0) return false;
+    std::optional<LaunchCall> call;
+    if (verdict.kernels == 1)
+        call =
+            read_launch_call(function, reinterpret_cast<const void*>(slot(parameters, callback_.call_parameters_slot)));
+    const bool follows = limits::LaunchGuard::thread().follows;
+    guard_.attend_one();
+    const Status ran = call ? native->run(*call, t_withheld.context, t_withheld.banks, follows)
+                            : Status{Error{Code::kUnimplemented, "it was not launched on its own", ""}};
+    guard_.ignore_one();
+    if (ran && native->chains()) guard_.attend(kChained);
+    if (!ran) {
+        {
+            const std::lock_guard lock(not_native_mutex_);
+            not_native_ = ran.error();
+        }
+        return call && verdict.bytes <= guard_.limit() && native->run_at_home(*call, t_withheld.context);
+    }
+    page::SampleWriter(*page_).count_native();
+    if (native_launches_.fetch_add(1, std::memory_order_relaxed) == 0) wake();
+    return true;
+}
+
+void LaunchHook::count_refused(uint32_t bytes, uint32_t kernels) {
+    guard_.counted(bytes, kernels);
+    page::SampleWriter(*page_).count_refused(kernels);
+    wake();
+}
+
+void LaunchHook::run_natively(NativeSide* side) {
+    if (side != nullptr && uses_objects_.load(std::memory_order_acquire)) side->close(kUsesObjects);
+    native_.store(side, std::memory_order_release);
+}
+
+std::optional<Error> LaunchHook::not_native() const {
+    const std::lock_guard lock(not_native_mutex_);
+    return not_native_;
 }
 
 // The call returns `error`, whatever it did.
@@ -223,7 +315,9 @@ void LaunchHook::on_launched_again(const void* parameters) {
         !has_version(*layout_, qmd.data()) || read_kind(*layout_, qmd.data()) != QmdKind::kNull) {
         return;
     }
-    if (const uint32_t bytes = read_shared(*layout_, qmd.data()); bytes > guard_.limit()) guard_.refused(bytes);
+    limits::LaunchGuard::Thread& thread = limits::LaunchGuard::thread();
+    if (const uint32_t bytes = read_shared(*layout_, qmd.data()); bytes > guard_.limit())
+        guard_.withheld(thread, bytes);
 }
 
 void LaunchHook::on_wait(CuContext context, bool enter, bool probing) {
@@ -254,6 +348,7 @@ void LaunchHook::begin_probe(const QmdLayout* layout, const std::optional<QmdMas
     probe_result_ = nullptr;
     seen_ = {};
     probing_thread_.store(own_thread(), std::memory_order_relaxed);
+    guard_.attend(kProbing);
 }
 
 void LaunchHook::begin_refusal(const QmdLayout& layout) {
@@ -262,6 +357,7 @@ void LaunchHook::begin_refusal(const QmdLayout& layout) {
 }
 
 SeenLaunch LaunchHook::end_probe() {
+    guard_.ignore(kProbing);
     probing_thread_.store(0, std::memory_order_relaxed);
     return seen_;
 }
@@ -296,7 +392,7 @@ void LaunchHook::probe(const void* parameters) {
             return;
         make_empty(*seen_.layout, qmd);
         seen_.emptied = true;
-        guard_.refused(1, false);
+        guard_.withheld(limits::LaunchGuard::thread(), 1);
         return;
     }
     if (!probe_mask_ || seen_.layout != probe_layout_ || seen_.kind != QmdKind::kGrid) return;
@@ -315,11 +411,18 @@ void LaunchHook::start(const QmdLayout& layout, const MaskMap& map, page::Page& 
     stage_.compare_exchange_strong(proving, Stage::kWorking, std::memory_order_release);
 }
 
-void LaunchHook::work(const void* parameters) {
+void LaunchHook::work(const void* parameters, bool special) {
     if (static_cast<uint32_t>(slot(parameters, 0)) != callback_.bytes) {
         return switch_off("the parameters of CUDA's launch callback changed");
     }
     const auto context = reinterpret_cast<CuContext>(slot(parameters, callback_.context_slot));
+    const limits::LaunchGuard::Thread* const thread = special ? &limits::LaunchGuard::thread() : nullptr;
+    if (special && thread->errand != nullptr) {
+        auto* own = reinterpret_cast<uint8_t*>(slot(parameters, callback_.qmd_slot));
+        if (const NativeSide* native = native_.load(std::memory_order_acquire))
+            native->on_upload(*static_cast<NativeErrand*>(thread->errand), own, context);
+        return;
+    }
     switch (verdict(context)) {
         case Verdict::kUnknown: return newcomer(context);
         case Verdict::kDeclined: return;
@@ -335,16 +438,18 @@ void LaunchHook::work(const void* parameters) {
     const bool masked = split && !(mask == QmdMask{});
     const uint32_t limit = guard_.limit();
     if (!masked && limit == 0) return;
+    const bool follows = special && thread->follows;
 
     auto* qmd = reinterpret_cast<uint8_t*>(slot(parameters, callback_.qmd_slot));
     if (qmd == nullptr || reinterpret_cast<uintptr_t>(qmd) % kQmdAlign != 0)
         return switch_off("CUDA's launch callback named no descriptor");
     if (!has_version(*layout_, qmd)) return switch_off("a launch descriptor has another version than the ones before");
-    if (const uint32_t bytes = limit == 0 ? 0 : read_shared(*layout_, qmd); bytes > limit) {
+    if (const uint32_t bytes = limit == 0 ? 0 : read_shared(*layout_, qmd); bytes > limit || follows) [[unlikely]] {
+        if (native_.load(std::memory_order_relaxed) != nullptr)
+            t_withheld = {context, read_module_banks(*layout_, qmd)};
         make_empty(*layout_, qmd);
-        guard_.refused(bytes);
-        writer.count_refused();
-        return wake();
+        guard_.withheld(limits::LaunchGuard::thread(), bytes);
+        return;
     }
     if (!masked) return;
     const QmdMask before = read_mask(*layout_, qmd);
@@ -435,9 +540,14 @@ void LaunchHook::decide(CuContext context, bool approved) {
     guard_.changed();
 }
 
+void LaunchHook::expect_contexts() { guard_.attend(kUndecided); }
+void LaunchHook::settled() { guard_.ignore(kUndecided); }
+
 void LaunchHook::forget_contexts() {
     for (auto& place : contexts_) place.store(0, std::memory_order_relaxed);
     newcomer_.store(nullptr, std::memory_order_relaxed);
+    expect_contexts();
+    if (NativeSide* native = native_.load(std::memory_order_acquire)) native->forget_contexts();
     guard_.changed();
 }
 

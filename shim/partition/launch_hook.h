@@ -13,13 +13,16 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "base/result.h"
 #include "proto/page/session_page.h"
 #include "shim/limits/launch_guard.h"
 #include "shim/partition/cuda_driver.h"
+#include "shim/partition/driver_calls.h"
 #include "shim/partition/mask_map.h"
+#include "shim/partition/native_side.h"
 #include "shim/partition/qmd.h"
 
 namespace vuda::partition {
@@ -35,7 +38,8 @@ struct CallbackLayout {
     // The block that comes with calls of the driver's own functions.
     uint32_t call_bytes;
     uint8_t call_context_slot;
-    uint8_t call_result_slot;  // where the address of the CUresult is that the call returns
+    uint8_t call_result_slot;      // where the address of the CUresult is that the call returns
+    uint8_t call_parameters_slot;  // where the address of the call's arguments is
     uint8_t call_slot;  // lower half: the function's number, as in CUPTI's cupti_driver_cbid.h; upper: 0 enter, 1 exit
 };
 
@@ -85,10 +89,22 @@ class LaunchHook {
     // and only where a probe was refused as begin_refusal() says.
     void guard(uint32_t limit) { guard_.arm(limit); }
     limits::LaunchGuard& launch_guard() { return guard_; }
+    // From now on kernels that the guard withholds run there, where they can; nullptr: none does. After guard(); `side`
+    // outlives the process.
+    void run_natively(NativeSide* side);
+    // Has CUDA tell of all its functions, which chains of kernels on the native side need (native_side.h). Each call
+    // then costs some ten nanoseconds more.
+    void watch_all_calls();
+    uint64_t native_launches() const { return native_launches_.load(std::memory_order_relaxed); }
+    // Why the newest kernel that the guard withheld did not run natively; nullopt: there was none.
+    std::optional<Error> not_native() const;
     // What is to become of a context's launches: they follow the page, or are not looked at.
     void approve(CuContext context) { decide(context, true); }
     void decline(CuContext context) { decide(context, false); }
     void forget_contexts();
+    // Contexts may come whose launches are to wait until they are decided on: so it is from the start. And: none will.
+    void expect_contexts();
+    void settled();
     // Another page is at the page's address.
     void page_replaced();
 
@@ -117,19 +133,28 @@ class LaunchHook {
     };
 
     LaunchHook(const CallbackLayout& callback, const CudaDriver& cuda, std::atomic<uint32_t>& events)
-        : callback_(callback), cuda_(cuda), events_(events) {}
+        : callback_(callback), cuda_(cuda), events_(events) {
+        expect_contexts();
+    }
 
     void enable_calls(uint32_t on);
     static void on_callback(void* self, int domain, int callback, const void* parameters);
     void on_launch(const void* parameters);
     void on_launched_again(const void* parameters);
-    void on_call(const void* parameters);
+    void on_call(int function, const void* parameters);
+    void on_own_call(NativeErrand& errand, int function, const void* parameters) const;
+    void on_withheld(int function, const void* parameters, const limits::LaunchGuard::Verdict& verdict, bool probing);
+    bool runs_natively(int function, const void* parameters, const limits::LaunchGuard::Verdict& verdict);
+    void count_refused(uint32_t bytes, uint32_t kernels);
     void on_wait(CuContext context, bool enter, bool probing);
     void answer(const void* parameters, int error, bool probing);
     void hold(CuContext context);
     bool held(CuContext context) const;
     void probe(const void* parameters);
-    void work(const void* parameters);
+    void work(const void* parameters, bool special);
+    bool is_probing() const;
+    void on_entered(limits::LaunchGuard::Thread& thread, CallKind kind, int function, const void* parameters,
+                    CuContext context, bool probing);
     void count_launch(page::SampleWriter& writer);
     bool leaves_grid(const QmdMask& mask, const uint8_t* qmd) const;
     bool current_mask(QmdMask& mask, uint64_t& generation);
@@ -169,6 +194,12 @@ class LaunchHook {
     std::atomic<uintptr_t> counting_thread_{0};  // the one that counts its launches without a locked instruction
     std::atomic<uint64_t> left_alone_{0};
     limits::LaunchGuard guard_;
+    std::atomic<NativeSide*> native_{nullptr};
+    std::atomic<bool> uses_objects_{false};
+    std::atomic<uint64_t> native_launches_{0};
+    bool watches_all_ = false;  // the partitioner's
+    mutable std::mutex not_native_mutex_;
+    std::optional<Error> not_native_;
 };
 
 }  // namespace vuda::partition

@@ -39,6 +39,8 @@ void Partitioner::sharing() {
     const std::lock_guard lock(mutex_);
     ++admitted_;
     ++begins_;
+    // Before the context can launch anything.
+    if (LaunchHook* hook = hook_.load(std::memory_order_acquire)) hook->expect_contexts();
     if (!started_) {
         pthread_attr_t attributes;
         ::pthread_attr_init(&attributes);
@@ -70,6 +72,13 @@ void Partitioner::page_replaced() {
 bool Partitioner::watch_launches(bool on) {
     LaunchHook* hook = hook_.load(std::memory_order_acquire);
     return hook != nullptr && hook->watch(on);
+}
+
+Refusal Partitioner::first_refusal() const {
+    LaunchHook* hook = hook_.load(std::memory_order_acquire);
+    if (hook == nullptr) return {};
+    const limits::LaunchGuard& guard = hook->launch_guard();
+    return {guard.first_refused_bytes(), guard.limit()};
 }
 
 void* Partitioner::thread_main(void* self) {
@@ -136,15 +145,16 @@ bool Partitioner::prepare() {
 
 void Partitioner::follow_contexts() {
     LaunchHook& hook = *owned_hook_;
-    uint32_t begins = 0, ends = 0;
+    uint32_t begins = 0;
     while (!stopping_.load()) {
         const uint32_t seen = events_.load(std::memory_order_acquire);
+        follow_policy();
         tell_refusals();
         if (const auto reason = hook.off_reason()) return report(Backend::kNone, *reason);
         bool begun = false;
         {
             const std::lock_guard lock(mutex_);
-            if (std::exchange(ends, ends_) != ends_) approved_ = 0;
+            if (std::exchange(ends_seen_, ends_) != ends_) approved_ = 0;
             begun = std::exchange(begins, begins_) != begins_;
         }
         if (begun) {
@@ -212,10 +222,17 @@ void Partitioner::look_at(CuContext context) {
         proof_.emplace(*std::move(proof));
         hook.start(*proof_->layout, proof_->map, page_);
         if (proof_->waits) hook.time_waits();
-        if (proof_->refuses) hook.guard(shared_limit(context));
+        if (proof_->refuses) {
+            hook.guard(shared_limit(context));
+            follow_policy();
+        }
     }
     hook.approve(context);
     ++approved_;
+    {
+        const std::lock_guard lock(mutex_);
+        if (approved_ >= admitted_ && ends_seen_ == ends_) hook.settled();
+    }
     if (!hook.off_reason()) report(Backend::kQmdMask, kNoError);
 }
 
@@ -233,10 +250,23 @@ uint32_t Partitioner::shared_limit(CuContext context) {
     return limits::scg_limit(major, minor).bytes;
 }
 
+// Where the kernels go that the guard withholds.
+void Partitioner::follow_policy() {
+    if (!proof_ || !proof_->refuses) return;
+    const bool wanted = over_limit_.load(std::memory_order_relaxed) == limits::OverLimit::kNative;
+    if (wanted && !owned_native_ && cuda_.has_native_side() && has_module_banks(*proof_->layout))
+        owned_native_ = std::make_unique<NativeSide>(cuda_, *proof_->layout, host_);
+    owned_hook_->run_natively(wanted ? owned_native_.get() : nullptr);
+}
+
 void Partitioner::tell_refusals() {
     limits::LaunchGuard& guard = owned_hook_->launch_guard();
-    if (refusal_told_ || guard.refusals() == 0) return;
-    refusal_told_ = true;
+    if (owned_hook_->native_launches() != 0) owned_hook_->watch_all_calls();
+    if (said_.backend == Backend::kQmdMask && (owned_hook_->native_launches() != 0 || owned_hook_->not_native()))
+        report(Backend::kQmdMask, kNoError);
+    const uint64_t refusals = guard.refusals();
+    if (refusals == refusals_told_) return;
+    refusals_told_ = refusals;
     host_.launch_refused(guard.first_refused_bytes(), guard.limit());
 }
 
@@ -249,6 +279,14 @@ void Partitioner::give_up(const Error& reason) {
 void Partitioner::report(Backend backend, const Error& reason) {
     const uint32_t limit = owned_hook_ && !owned_hook_->off_reason() ? owned_hook_->launch_guard().limit() : 0;
     PartitionState state{backend, reason, layout_.topology, limit};
+    if (limit != 0) {
+        // How many is in the page; here only that there are some.
+        state.native_launches = owned_hook_->native_launches() != 0 ? 1 : 0;
+        if (const auto why = owned_hook_->not_native())
+            state.native_reason = why->text;
+        else if (over_limit_.load(std::memory_order_relaxed) == limits::OverLimit::kNative && !owned_native_)
+            state.native_reason = "this GPU or CUDA is none where kernels were seen to run in another context";
+    }
     if (state == said_) return;
     said_ = std::move(state);
     host_.partition_state(said_);

@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/uuid.h"
 #include "proto/page/session_page.h"
+#include "shim/limits/over_limit.h"
 #include "shim/partition/cuda_driver.h"
 #include "shim/partition/launch_hook.h"
 #include "shim/partition/partition_state.h"
@@ -24,15 +25,22 @@
 namespace vuda::partition {
 
 // What the partitioner needs from its process. Called on its thread.
-class PartitionHost {
+class PartitionHost : public NativeSide::Host {
  public:
-    virtual ~PartitionHost() = default;
+    ~PartitionHost() override = default;
     // One RM_CONTROL on the subdevice of the context that shares. Returns an NV_STATUS.
     virtual uint32_t subdevice_control(uint32_t command, void* params, uint32_t size) = 0;
     virtual void partition_state(const PartitionState& state) = 0;
     virtual Result<CudaDriver> cuda() = 0;
-    // The first kernel was refused: it wanted so much shared memory a block, and so much is possible; bytes.
+    // Kernels were refused since the last call, or the first ones: the first of all wanted so much shared memory a
+    // block, and so much is possible; bytes.
     virtual void launch_refused(uint32_t bytes, uint32_t limit) = 0;
+};
+
+// Bytes of shared memory a block; `bytes` 0: no kernel was refused.
+struct Refusal {
+    uint32_t bytes = 0;
+    uint32_t limit = 0;
 };
 
 class Partitioner {
@@ -45,6 +53,11 @@ class Partitioner {
     Partitioner(const Partitioner&) = delete;
     Partitioner& operator=(const Partitioner&) = delete;
 
+    // What becomes of kernels over the limit from now on. Any thread.
+    void over_limit(limits::OverLimit policy) {
+        over_limit_.store(policy, std::memory_order_relaxed);
+        wake();
+    }
     // A context of this process began to share. Returns at once; any thread.
     void sharing();
     // None does any more.
@@ -53,6 +66,8 @@ class Partitioner {
     void page_replaced();
     // Whether CUDA calls before launches. False: it does not care, or is not asked yet.
     bool watch_launches(bool on);
+    // Of the first kernel that was refused. Any thread.
+    Refusal first_refusal() const;
 
  private:
     static void* thread_main(void* self);
@@ -64,6 +79,7 @@ class Partitioner {
     bool on_this_gpu(CuContext context);
     uint32_t shared_limit(CuContext context);
     void tell_refusals();
+    void follow_policy();
     void give_up(const Error& reason);
     void report(Backend backend, const Error& reason);
     void wake();
@@ -79,6 +95,7 @@ class Partitioner {
     uint32_t begins_ = 0;    // calls of sharing()
     uint32_t ends_ = 0;      // calls of detached()
     std::atomic<bool> stopping_{false};
+    std::atomic<limits::OverLimit> over_limit_{limits::kDefaultOverLimit};
     std::atomic<uint32_t> events_{0};
     std::atomic<LaunchHook*> hook_{nullptr};
 
@@ -86,12 +103,14 @@ class Partitioner {
     CudaDriver cuda_{};
     GpuLayout layout_;
     Uuid gpu_;
+    std::unique_ptr<NativeSide> owned_native_;  // the hook uses it
     std::unique_ptr<LaunchHook> owned_hook_;
     std::optional<Proof> proof_;
     bool given_up_ = false;
     uint32_t attempts_ = 0;
     uint32_t approved_ = 0;
-    bool refusal_told_ = false;
+    uint32_t ends_seen_ = 0;  // of ends_: what was approved since
+    uint64_t refusals_told_ = 0;
     PartitionState said_;
 };
 

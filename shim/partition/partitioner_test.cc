@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <thread>
 
 #include "shim/partition/testing_cuda.h"
 #include "shim/partition/testing_layout_rm.h"
@@ -33,6 +34,7 @@ class PartitionerTest : public ::testing::Test, public PartitionHost {
         if (no_cuda_) return Error{Code::kFailedPrecondition, "this process does not use CUDA", ""};
         return fake_.driver();
     }
+    void unshared_contexts(bool on) override { fake_.unshared = on; }
     void launch_refused(uint32_t bytes, uint32_t limit) override {
         const std::lock_guard lock(mutex_);
         refused_ = {bytes, limit};
@@ -208,6 +210,36 @@ TEST_F(PartitionerTest, TheFirstRefusedKernelIsTold) {
     }
     partitioner_.reset();
     EXPECT_EQ(refused_, (std::pair<uint32_t, uint32_t>{66'560, 49'152}));
+}
+
+TEST_F(PartitionerTest, TheProcessChoosesWhatBecomesOfKernelsThatDoNotFit) {
+    fake_.primary = &a_context_;
+    start();
+    PartitionState state = next();
+    while (state.backend != Backend::kQmdMask) state = next();
+    EXPECT_EQ(state.native_launches, 0u);
+    const CudaDriver cuda = fake_.driver();
+    cuda.ctx_push(&a_context_);
+    std::array<uint32_t, 3> out{};
+    auto memory = reinterpret_cast<CuDevicePtr>(out.data());
+    void* parameters[] = {&memory};
+    int kernel = 0;
+    const CuLaunchConfig config{{4, 1, 1}, {32, 1, 1}, 100'000, nullptr, nullptr, 0};
+    const auto launch = [&] { return fake_.launch_native(config, &kernel, parameters); };
+    EXPECT_EQ(launch(), 0) << "natively, where nothing was said";
+    while (state.native_launches == 0) state = next();
+    EXPECT_EQ(state.native_reason, "");
+    EXPECT_EQ(state.backend, Backend::kQmdMask);
+    partitioner_->over_limit(limits::OverLimit::kReject);
+    // It takes effect on the partitioner's thread.
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (launch() == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    EXPECT_EQ(launch(), limits::kLaunchOutOfResources);
+    partitioner_->over_limit(limits::OverLimit::kNative);
+    while (launch() != 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+    EXPECT_EQ(launch(), 0);
+    CuContext popped;
+    cuda.ctx_pop(&popped);
 }
 
 }  // namespace

@@ -3,5 +3,6 @@
 namespace vuda::partition {
 
 extern const char kProbePtx[];
+extern const char kNativePtx[];
 
 }  // namespace vuda::partition

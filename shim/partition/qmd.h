@@ -43,6 +43,8 @@ struct QmdLayout {
     uint8_t shared_width;
     uint8_t shared_shift;  // what is there counts units of 2 to the power of this, bytes
     bool grouped;          // TPCs are numbered GPC by GPC (mask_map.h), else in the order of globalTpcId
+    uint16_t constants;    // CONSTANT_BUFFER_ADDR and _SIZE of bank 0, 8 bytes a bank; kAbsent: not needed so far
+    uint16_t constants_valid_bit;  // CONSTANT_BUFFER_VALID(0); 4 bits a bank
 };
 
 inline constexpr size_t kQmdMaskTpcs = 128;
@@ -101,6 +103,26 @@ inline void make_empty(const QmdLayout& layout, uint8_t* qmd) {
 // SM (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 bool fits_cooperatively(const LaunchShape& shape, uint32_t sms);
 uint64_t block_count(const LaunchShape& shape);
+
+// The constant banks that belong to a kernel's module: 3 holds its __constant__ variables, 4 the addresses of its
+// __device__ variables. Seen with CUDA 13.0; whoever relies on it proves it first (native_proof.h). The other banks
+// belong to the launch and the context.
+struct ModuleBanks {
+    static constexpr unsigned kFirst = 3;
+    struct Bank {
+        uint64_t place = 0;  // address and size, as the descriptor has them; 0: the kernel has none
+        bool operator==(const Bank&) const = default;
+        uint64_t size_bits() const { return place >> 51; }
+    };
+    Bank banks[2];
+    bool operator==(const ModuleBanks&) const = default;
+};
+
+inline bool has_module_banks(const QmdLayout& layout) { return layout.constants != kAbsent; }
+ModuleBanks read_module_banks(const QmdLayout& layout, const uint8_t* qmd);
+// Gives a descriptor of the same kernel those of another instance of its module. False, and nothing is changed: they
+// are not alike.
+bool write_module_banks(const QmdLayout& layout, uint8_t* qmd, const ModuleBanks& banks);
 
 // Blocks in a cluster.
 inline uint32_t read_cluster(const QmdLayout& layout, const uint8_t* qmd) {

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
-#include <set>
+#include <string>
 #include <vector>
 
 #include "base/monotonic.h"
@@ -53,7 +55,34 @@ class FakeCuda {
         bool waits_have_no_end = false;
         bool results_are_elsewhere = false;  // the call's block names another variable
         bool empty_grids_run = false;
+        bool no_native_side = false;
+        int context_create_result = 0;
+        bool contexts_share_variables = false;  // the second context's module is the first one's
+        bool banks_are_ignored = false;         // a kernel uses its own context's variables all the same
+        bool banks_differ_in_size = false;      // from context to context
+        bool arguments_are_elsewhere = false;   // the block of a call names no arguments
+        bool kernel_is_of_a_module = false;     // and not of a library: it runs in its own context only
+        int event_record_result = 0;
+        int wait_event_result_after = 0;  // of the wait that keeps the program's next work behind the kernel
     };
+
+    // What streams of the program and of the native side did, in their order.
+    struct Step {
+        std::string what;  // "launch", "record", "wait", "set"
+        CuContext context = nullptr;
+        CuStream stream = nullptr;
+        CuEvent event = nullptr;
+        bool operator==(const Step&) const = default;
+    };
+    std::vector<Step> steps;
+    static constexpr uint64_t kBankOfFirst = 0x00800000'0f2f8000, kBankOfSecond = 0x00800000'0e8f8000;
+    struct Variables {
+        uint32_t words[2] = {1, 2};
+    };
+    std::map<CuContext, Variables> variables;
+    std::map<CuContext, size_t> stack_limits;
+    bool native_work_is_done = true;
+    bool shared_was_asked_for = true;  // in our context, by kernel_set_attribute
 
     static FakeCuda*& current() {
         static FakeCuda* fake = nullptr;
@@ -124,29 +153,135 @@ class FakeCuda {
         cuda.stream_create = [](CuStream* stream, unsigned) { return *stream = current(), 0; };
         cuda.stream_destroy = [](CuStream) { return 0; };
         cuda.stream_synchronize = [](CuStream) {
+            ++current()->synchronized;
             current()->wait(kStreamSynchronize, stack().back());
             return 0;
         };
-        cuda.launch = [](CuFunction, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                         unsigned, CuStream, void** parameters, void**) {
+        cuda.launch = [](CuFunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                         unsigned bz, unsigned shared, CuStream stream, void** parameters, void**) {
             const auto memory = *static_cast<CuDevicePtr*>(parameters[0]);
+            const CuLaunchConfig config{{gx, gy, gz}, {bx, by, bz}, shared, stream, nullptr, 0};
+            if (function == native_kernel()) return current()->launch_native(config, function, parameters);
             return current()->call(kLaunchKernel, stack().back(), [&] {
                 current()->launch({{gx, gy, gz}, {bx, by, bz}}, QmdKind::kGrid, stack().back(),
                                   reinterpret_cast<uint32_t*>(memory));
             });
         };
+        if (quirks.no_native_side) return cuda;
+        cuda.ctx_create = [](CuContext* context, unsigned, int) {
+            FakeCuda& fake = *current();
+            if (fake.quirks.context_create_result != 0) return fake.quirks.context_create_result;
+            fake.made_contexts.push_back(std::make_unique<int>());
+            *context = fake.made_contexts.back().get();
+            fake.made_unshared.push_back(fake.unshared);
+            stack().push_back(*context);
+            return 0;
+        };
+        cuda.ctx_get_limit = [](size_t* value, int) { return *value = current()->stack_limits[stack().back()], 0; };
+        cuda.ctx_set_limit = [](int, size_t value) { return current()->stack_limits[stack().back()] = value, 0; };
+        cuda.library_load = [](CuLibrary* library, const void*, int*, void**, unsigned, int*, void**, unsigned) {
+            return *library = native_kernel(), 0;
+        };
+        cuda.library_unload = [](CuLibrary) { return 0; };
+        cuda.library_get_kernel = [](CuKernel* kernel, CuLibrary, const char*) { return *kernel = native_kernel(), 0; };
+        cuda.library_get_global = [](CuDevicePtr* memory, size_t* bytes, CuLibrary, const char* name) {
+            *memory = reinterpret_cast<CuDevicePtr>(
+                &current()->variables_of(stack().back()).words[std::string(name) == "vuda_constant_word" ? 1 : 0]);
+            return *bytes = 4, 0;
+        };
+        cuda.kernel_get_function = [](CuFunction* function, CuKernel kernel) {
+            return *function = kernel, current()->quirks.kernel_is_of_a_module ? 400 : 0;
+        };
+        cuda.event_query = [](CuEvent) { return current()->native_work_is_done ? 0 : 600; };
+        cuda.kernel_set_attribute = [](int, int, CuKernel, int) { return current()->shared_was_asked_for = true, 0; };
+        cuda.event_create = [](CuEvent* event, unsigned) {
+            FakeCuda& fake = *current();
+            fake.events.push_back(std::make_unique<CuContext>(stack().back()));
+            return *event = fake.events.back().get(), 0;
+        };
+        cuda.event_record = [](CuEvent event, CuStream stream) {
+            FakeCuda& fake = *current();
+            if (*static_cast<CuContext*>(event) != stack().back()) return 400;
+            if (fake.quirks.event_record_result != 0) return fake.quirks.event_record_result;
+            return fake.steps.push_back({"record", stack().back(), stream, event}), 0;
+        };
+        cuda.stream_wait_event = [](CuStream stream, CuEvent event, unsigned) {
+            FakeCuda& fake = *current();
+            if (*static_cast<CuContext*>(event) != stack().back() && fake.is_made(*static_cast<CuContext*>(event)) &&
+                fake.quirks.wait_event_result_after != 0)
+                return fake.quirks.wait_event_result_after;
+            return fake.steps.push_back({"wait", stack().back(), stream, event}), 0;
+        };
+        cuda.launch_config = [](const CuLaunchConfig* config, CuFunction function, void** parameters, void**) {
+            return current()->launch_native(*config, function, parameters);
+        };
         return cuda;
     }
 
+    // A launch of one kernel of a library, on `config.stream` of the current context, which it may be asked to run
+    // natively. Its variables are copied to where its first parameter points.
+    CuResult launch_native(const CuLaunchConfig& config, CuFunction function, void** parameters) {
+        const CuContext context = stack().back();
+        if (quirks.kernel_is_of_a_module && function != native_kernel() && is_made(context)) return 400;
+        if (config.shared_bytes > 48 * 1024 && is_made(context) && !shared_was_asked_for) return 1;
+        struct {
+            const CuLaunchConfig* config;
+            CuFunction function;
+            void** parameters;
+            void** extra;
+        } said{&config, function, parameters, nullptr};
+        return call(
+            kLaunchKernelEx, context,
+            [&] {
+                banks_ = true;
+                const auto qmd =
+                    launch({{config.grid[0], config.grid[1], config.grid[2]},
+                            {config.block[0], config.block[1], config.block[2]}},
+                           QmdKind::kGrid, context, nullptr, {}, 1, (config.shared_bytes + 127) / 128 * 128 + 1024);
+                banks_ = false;
+                if ((load32(qmd.data()) >> 23 & 7) == 1) return;
+                steps.push_back({"launch", context, config.stream, nullptr});
+                uint64_t place = 0;
+                std::memcpy(&place, qmd.data() + 192 + 8 * 3, 8);
+                const bool own = is_made(context) && (place == kBankOfSecond || quirks.banks_are_ignored);
+                const Variables& seen = variables_of(own ? context : nullptr);
+                auto* out = reinterpret_cast<uint32_t*>(*static_cast<CuDevicePtr*>(parameters[0]));
+                out[0] = seen.words[0];
+                out[1] = seen.words[1];
+                out[2] = config.block[0];
+            },
+            &said);
+    }
+    bool is_made(CuContext context) const {
+        for (const auto& made : made_contexts) {
+            if (made.get() == context) return true;
+        }
+        return false;
+    }
+    // All contexts that the native side did not make have those of "nullptr".
+    Variables& variables_of(CuContext context) {
+        return variables[is_made(context) && !quirks.contexts_share_variables ? context : nullptr];
+    }
+    static void* native_kernel() {
+        static int kernel = 0;
+        return &kernel;
+    }
+    static constexpr int kLaunchKernelEx = 652;
+    std::vector<std::unique_ptr<int>> made_contexts;
+    std::vector<bool> made_unshared;
+    std::vector<std::unique_ptr<CuContext>> events;
+    bool unshared = false;  // as NativeSide::Host was told
+
     // A function of the driver that launches, as the program would call it: its result.
     template <typename Body>
-    CuResult call(int function, CuContext context, Body body) {
+    CuResult call(int function, CuContext context, Body body, void* arguments = nullptr) {
         if (calls.count(function) == 0) return body(), 0;
         uint32_t result = 999, other = 999;
-        call_back_call(function, context, 0, quirks.results_are_elsewhere ? &other : &result);
+        if (quirks.arguments_are_elsewhere) arguments = nullptr;
+        call_back_call(function, context, 0, quirks.results_are_elsewhere ? &other : &result, arguments);
         body();
         result = 0;
-        call_back_call(function, context, 1, quirks.results_are_elsewhere ? &other : &result);
+        call_back_call(function, context, 1, quirks.results_are_elsewhere ? &other : &result, arguments);
         return static_cast<CuResult>(result);
     }
     static constexpr int kLaunchKernel = 307;
@@ -205,6 +340,12 @@ class FakeCuda {
         qmd[268] = static_cast<uint8_t>(cluster);
         qmd[269] = qmd[270] = 1;
         put(304, before);
+        if (banks_) {
+            put(52, uint32_t{0x00011000});  // banks 3 and 4 are there
+            const uint64_t more = quirks.banks_differ_in_size && is_made(context) ? uint64_t{1} << 60 : 0;
+            put(192 + 8 * 3, (is_made(context) ? kBankOfSecond : kBankOfFirst) + more);
+            put(192 + 8 * 4, uint64_t{0x00800000'0f4b1d08});
+        }
         call_back(qmd, context);
         if (counts != nullptr) run(qmd, counts);
         return as_it_is();
@@ -243,9 +384,16 @@ class FakeCuda {
     CuContext primary = nullptr;
     Uuid gpu;
     bool enabled = false;
-    std::set<int> calls;  // functions of the driver that it was asked to tell of
+    // Functions of the driver that it was asked to tell of. The partitioner asks while the program launches.
+    struct Calls {
+        std::array<std::atomic<bool>, 1024> told{};
+        void insert(int function) { told.at(static_cast<size_t>(function)) = true; }
+        void erase(int function) { told.at(static_cast<size_t>(function)) = false; }
+        size_t count(int function) const { return told.at(static_cast<size_t>(function)) ? 1 : 0; }
+    } calls;
     bool tells_again = false;
     uint32_t last_wait_result = 0;
+    int synchronized = 0;
 
  private:
     static std::vector<CuContext>& stack() {
@@ -288,8 +436,9 @@ class FakeCuda {
         callback_(user_, 0xb, 1, parameters);
     }
 
-    void call_back_call(int function, CuContext context, uint64_t side, uint32_t* result) {
+    void call_back_call(int function, CuContext context, uint64_t side, uint32_t* result, void* arguments = nullptr) {
         uint64_t parameters[13] = {};
+        parameters[7] = reinterpret_cast<uint64_t>(arguments);
         parameters[0] = 0x55cc00000000 | quirks.wait_parameter_bytes;
         parameters[5] = reinterpret_cast<uint64_t>(result);
         parameters[8] = reinterpret_cast<uint64_t>(context);
@@ -318,6 +467,7 @@ class FakeCuda {
         }
     }
 
+    bool banks_ = false;
     uint64_t table_[13] = {};
     Callback callback_ = nullptr;
     void* user_ = nullptr;

@@ -61,7 +61,7 @@ void Redirector::State::stop_merging(const Intent& intent) {
 Plan Redirector::State::merge(const Call& call, uint32_t client_handle, uint32_t tsg_handle, uint32_t space_handle,
                               bool legacy) {
     Plan plan;
-    if ((!wishes.attach && !wishes.share_in_process) || wishes.reserve == 0) return plan;
+    if (call.unshared || (!wishes.attach && !wishes.share_in_process) || wishes.reserve == 0) return plan;
     Client& owner = *client(client_handle);
     Tsg& t = *tsg(client_handle, tsg_handle);
     VaSpace* space = va_space(client_handle, space_handle);

@@ -23,6 +23,9 @@
 namespace vuda::shim {
 namespace {
 
+// GPU contexts that this thread makes share with nobody (vuda_private_callbacks::unshared_contexts).
+constinit thread_local bool t_unshared = false;
+
 // The longest that making a CUDA context may take because of us.
 constexpr uint64_t kPatienceNs = 2'000'000'000;
 constexpr auto kExportPatience = std::chrono::milliseconds(1500);  // less than what vudad gives an owner
@@ -251,6 +254,7 @@ int Process::handle(UserCall& call) {
     seen.role = role;
     seen.request = call.inner_request;
     seen.now_ns = monotonic_ns();
+    seen.unshared = t_unshared;
     seen.arg = block;
     seen.params = params;
     const int result = run_call(*this, *calls_, *this, call, seen);
@@ -343,6 +347,7 @@ void Process::start_session() {
     callbacks.look_for_faults = [](void* context, uint32_t xids[2]) {
         return static_cast<Process*>(context)->look_for_faults(xids);
     };
+    callbacks.unshared_contexts = [](void*, int on) { t_unshared = on != 0; };
     callbacks.host_methods = [](void* context, const uint32_t* pairs, uint32_t count, uint64_t* ns,
                                 vuda_private_error* error) {
         return static_cast<Process*>(context)->host_methods(pairs, count, ns, error);

@@ -40,6 +40,8 @@ struct Call {
     uint64_t now_ns = 0;   // CLOCK_MONOTONIC
     std::span<const uint8_t> arg;
     std::span<const uint8_t> params;
+    // The calling thread makes a context that is to share with nobody, whatever was asked for.
+    bool unshared = false;
 };
 
 // What the kernel made of it: same sizes as in the Call, after the ioctl.

@@ -516,6 +516,33 @@ TEST_F(RedirectorTest, SecondContextInTheAddressSpaceReusesTheBuffers) {
     EXPECT_TRUE(rm_.ranges.empty());
 }
 
+TEST_F(RedirectorTest, AContextThatIsToShareWithNobodyKeepsItsChannels) {
+    p_.redirector.set_wishes(in_process());
+    p_.start_renderer();
+    p_.start_context();
+    EXPECT_EQ(vk_group()->channels, 9u);
+    rm_.log.clear();
+    p_.notices.clear();
+    p_.unshared = true;
+    uint32_t tsg = 0x5c000115;
+    ASSERT_EQ(p_.alloc(kCudaFile, p_.cu, p_.cu_device, &tsg, rm::cls::kChannelGroup, TestProcess::group_params(0)), 0u);
+    uint32_t share = 0x5c000116;
+    ASSERT_EQ(p_.alloc(kCudaFile, p_.cu, tsg, &share, rm::cls::kContextShare, TestProcess::words({p_.cu_space, 1, 0})),
+              0u);
+    uint32_t channel = 0x5c00011c;
+    ASSERT_EQ(p_.alloc(kCudaFile, p_.cu, tsg, &channel, rm::cls::kGpfifoHopper, TestProcess::channel_params(0, share)),
+              0u);
+    // Whoever schedules it later need not be the thread that made it.
+    p_.unshared = false;
+    ASSERT_EQ(p_.control(kCudaFile, p_.cu, tsg, rm::ctrl::kTsgGpfifoSchedule, {1, 0, 0}), 0u);
+    EXPECT_EQ(rm_.find(p_.cu, channel)->parent, tsg);
+    EXPECT_TRUE(rm_.find(p_.cu, tsg)->group->scheduled_as_group);
+    EXPECT_EQ(vk_group()->channels, 9u);
+    EXPECT_TRUE(p_.notices.empty());
+    ASSERT_EQ(p_.free_object(kCudaFile, p_.cu, tsg), 0u);
+    EXPECT_EQ(vk_group()->channels, 9u) << "the other context goes on";
+}
+
 TEST_F(RedirectorTest, SecondMergeInOneAddressSpaceWaitsForTheFirst) {
     p_.redirector.set_wishes(across());
     p_.offer_host();

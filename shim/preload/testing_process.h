@@ -28,6 +28,7 @@ class TestProcess : public RedirectorAccess, public Attacher {
     TestRm& rm;
     Redirector redirector;
     uint64_t now_ns = 1'000'000'000;
+    bool unshared = false;          // what follows makes a context that is to share with nobody
     Offer offer;                    // what vudad answers
     std::vector<AttachWish> asked;  // what it was asked
     int released = 0;
@@ -121,13 +122,16 @@ class TestProcess : public RedirectorAccess, public Attacher {
         now_ns += 1000;
         const std::vector<uint8_t> arg = memory.arg;
         const std::vector<uint8_t> params = memory.params;
+        maps_control = false;
         last_result =
-            run_call(*this, rm, *this, memory, {memory.file, memory.role, memory.request, now_ns, arg, params});
+            run_call(*this, rm, *this, memory,
+                     {memory.file, memory.role, memory.request, now_ns, arg, params, unshared, &maps_control});
         collect_notices();
         const size_t at = status_offset(memory.role, memory.request, rm::abi_580());
         return at == 0 ? 0 : load<uint32_t>(memory.arg, at);
     }
     int last_result = 0;
+    bool maps_control = false;  // of the last call
     std::vector<uint8_t> last_params;
     rm::AllocArgs last_alloc{};
 
