@@ -18,10 +18,6 @@ bool is_culprit(const v1::FaultInfo& fault, const v1::Quarantine& quarantine) {
            fault.culprit().program() == quarantine.program();
 }
 
-std::string back_text(const v1::Quarantine& quarantine) {
-    return quarantine.left_ms() == 0 ? "now" : "in " + duration_text((quarantine.left_ms() + 999) / 1000 * 1000);
-}
-
 void add_rows(Table& table, const v1::FaultInfo& fault) {
     const auto& held = fault.quarantines();
     const auto newest =
@@ -29,13 +25,13 @@ void add_rows(Table& table, const v1::FaultInfo& fault) {
     table.add({printable(fault.name()), fault_state_name(fault.state()), printable(fault.text()),
                duration_text(fault.age_ms()) + " ago", culprit_text(fault),
                newest == held.end() ? std::string() : std::to_string(newest->faults()),
-               newest == held.end() ? std::string() : back_text(*newest)});
+               newest == held.end() ? std::string() : come_back_text(newest->left_ms())});
     // Of earlier faults.
     for (const v1::Quarantine& one : held) {
         if (one.left_ms() == 0 || is_culprit(fault, one)) continue;
         table.add({printable(fault.name()), "", "an earlier fault", "",
                    printable(one.program()) + ", uid " + std::to_string(one.uid()), std::to_string(one.faults()),
-                   back_text(one)});
+                   come_back_text(one.left_ms())});
     }
 }
 
@@ -80,8 +76,12 @@ Json fault_json(const v1::FaultInfo& fault) {
     return json;
 }
 
+std::string come_back_text(uint64_t left_ms) {
+    return left_ms == 0 ? "now" : "in " + duration_text((left_ms + 999) / 1000 * 1000);
+}
+
 std::string unquarantine_text(const v1::UnquarantineReply& reply) {
-    std::string text = reply.names().empty() ? "no fault is known" : "";
+    std::string text = reply.names().empty() ? "nobody is held off, and no fault is known" : "";
     for (const std::string& name : reply.names()) text += (text.empty() ? "" : ", ") + printable(name);
     if (!reply.names().empty()) {
         text += reply.lifted() == 0   ? ": nobody was held off"

@@ -1,4 +1,4 @@
-// What `vudactl status` and `vudactl unquarantine` print about TSGs that died. Pure functions.
+// What `vudactl status` prints about TSGs that died, and `vudactl unquarantine`. Pure functions.
 #pragma once
 
 #include <string>
@@ -14,6 +14,9 @@ std::string fault_state_name(v1::FaultState state);
 // A table; empty when nothing died.
 std::string fault_text(const v1::StatusReply& status);
 Json fault_json(const v1::FaultInfo& fault);
+
+// When a program may come back that is held off for so long: "now", "in 28 s".
+std::string come_back_text(uint64_t left_ms);
 
 std::string unquarantine_text(const v1::UnquarantineReply& reply);
 

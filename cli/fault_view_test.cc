@@ -75,7 +75,7 @@ TEST(FaultView, JsonHasEveryField) {
 
 TEST(FaultView, UnquarantineSaysWhatItDid) {
     v1::UnquarantineReply reply;
-    EXPECT_EQ(unquarantine_text(reply), "no fault is known\n");
+    EXPECT_EQ(unquarantine_text(reply), "nobody is held off, and no fault is known\n");
     reply.add_names("game");
     EXPECT_EQ(unquarantine_text(reply), "game: nobody was held off\n");
     reply.set_lifted(1);

@@ -102,6 +102,10 @@ sysexits.h. `run` ends with the program's own status.)");
         "--fit-kernels", args.run.fit_kernels,
         "Tell the program's libraries how much shared memory a kernel may use beside graphics, so that they choose "
         "kernels that fit");
+    run->add_option("--over-limit", args.run.over_limit,
+                    "What becomes of kernels that are too large to share: native (in a TSG of CUDA's own, where that "
+                    "can be had), unshare (refused, and the program's next context does not share), reject (refused)")
+        ->type_name("POLICY");
     run->add_flag("--require", args.run.require,
                   "Failure to share is an error; without it the program then runs natively");
     run->add_flag("--no-layer", args.no_layer, "Do not enable the Vulkan layer");
@@ -111,6 +115,7 @@ sysexits.h. `run` ends with the program's own status.)");
   vudactl run --register game --allow-user alice --allow-group render -- ./renderer
   vudactl run --attach game -- python3 infer.py
   vudactl run --attach game --reserve 4 -- ./cuda_program
+  vudactl run --attach game --over-limit unshare -- ./cuda_program
   vudactl run --share -- ./program_with_vulkan_and_cuda
   vudactl run --attach game --require -- ./must_share; echo $?
 
@@ -159,14 +164,15 @@ Exit status: the program's own; 128 + N if signal N ended it; 127 not found; 126
     detach->callback([&] { status = detach_command(socket(), args.session); });
 
     CLI::App* unquarantine = app.add_subcommand(
-        "unquarantine", "Let programs that are held off from a TSG after a fault attach to it again, at once");
+        "unquarantine",
+        "Let programs that are held off from a TSG, after a fault or because they did not fit, attach again at once");
     unquarantine->add_option("NAME", args.name, "TSG")->type_name("");
     unquarantine->add_flag("--all", args.all, "Those of every name that you may steer");
     unquarantine->footer(
         "Examples:\n  vudactl unquarantine game\n  vudactl unquarantine --all\n\n"
         "What they did is forgotten: the next fault counts as the first. A TSG that is dead stays so until its "
         "renderer\n"
-        "registers again. Exit status: 64 neither or both given; 66 no fault is known of that name; 77 not permitted.");
+        "registers again. Exit status: 64 neither or both given; 66 nothing is known of that name; 77 not permitted.");
     unquarantine->callback([&] {
         v1::UnquarantineRequest request;
         request.set_name(args.name);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/preload_list.h"
+#include "shim/limits/over_limit.h"
 
 namespace vuda::cli {
 namespace {
@@ -109,6 +110,12 @@ Status check_run_options(const RunOptions& options) {
     }
     if (options.fit_kernels && options.attach_name.empty() && !options.share)
         return bad("--fit-kernels needs --attach or --share", "it is for programs that share");
+    if (!options.over_limit.empty()) {
+        if (!limits::parse_over_limit(options.over_limit))
+            return bad("--over-limit: '" + options.over_limit + "' is none of native, unshare and reject", "");
+        if (options.attach_name.empty() && !options.share)
+            return bad("--over-limit needs --attach or --share", "it is for programs that share");
+    }
     if (options.require && options.register_name.empty() && options.attach_name.empty() && !options.share)
         return bad("--require needs one of --register, --attach and --share", "");
     return {};
@@ -123,7 +130,10 @@ Environment run_environment(Environment env, const RunOptions& options, const Ru
             edit.sim = facts.libraries.sim;
         }
         set_env(env, "LD_PRELOAD", edit_preload(get_env(env, "LD_PRELOAD").value_or(""), edit));
-        if (options.fit_kernels && !facts.libraries.fit.empty()) add_item(env, "LD_PRELOAD", facts.libraries.fit);
+        if (options.fit_kernels && !facts.libraries.fit.empty()) {
+            add_item(env, "LD_PRELOAD", facts.libraries.fit);
+            set_env(env, "VUDA_FIT_KERNELS", "1");
+        }
     }
 
     set_env(env, "VUDA_SOCKET", facts.socket);
@@ -152,6 +162,7 @@ Environment run_environment(Environment env, const RunOptions& options, const Ru
             set_env(env, kCudaChannels, std::to_string(std::min(*channels, kMaxCudaChannels)));
     }
     if (options.share) set_env(env, "VUDA_SHARE", "1");
+    if (!options.over_limit.empty()) set_env(env, "VUDA_OVER_LIMIT", options.over_limit);
     if (options.require) set_env(env, "VUDA_REQUIRE", "1");
 
     if (options.layer && facts.preload && !facts.libraries.layer_manifest.empty()) {

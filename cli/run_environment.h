@@ -32,6 +32,7 @@ struct RunOptions {
     bool share = false;
     bool require = false;
     bool fit_kernels = false;
+    std::string over_limit;  // "", or as the user wrote it
     bool layer = true;
 };
 

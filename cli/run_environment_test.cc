@@ -53,8 +53,30 @@ TEST(RunEnvironment, FitKernelsPreloadsTheLibraryThatTells) {
     EXPECT_EQ(get_env(env, "LD_PRELOAD"), "/b/lib/libvuda_preload.so:/b/lib/libvuda_fit.so");
     EXPECT_EQ(get_env(run_environment(env, options, facts), "LD_PRELOAD"),
               "/b/lib/libvuda_preload.so:/b/lib/libvuda_fit.so");
+    EXPECT_EQ(get_env(env, "VUDA_FIT_KERNELS"), "1");
     options.fit_kernels = false;
     EXPECT_EQ(get_env(run_environment({}, options, facts), "LD_PRELOAD"), "/b/lib/libvuda_preload.so");
+    EXPECT_EQ(get_env(run_environment({}, options, facts), "VUDA_FIT_KERNELS"), std::nullopt);
+}
+
+TEST(RunEnvironment, WhatBecomesOfKernelsThatAreTooLarge) {
+    RunOptions options;
+    options.over_limit = "unshare";
+    EXPECT_EQ(check_run_options(options).error().code, Code::kInvalidArgument) << "of a program that does not share";
+    options.attach_name = "game";
+    EXPECT_EQ(get_env(run_environment({}, {}, hardware()), "VUDA_OVER_LIMIT"), std::nullopt);
+    for (const char* policy : {"native", "unshare", "reject"}) {
+        options.over_limit = policy;
+        EXPECT_TRUE(check_run_options(options).ok()) << policy;
+        EXPECT_EQ(get_env(run_environment({}, options, hardware()), "VUDA_OVER_LIMIT"), policy);
+    }
+    for (const char* policy : {"Native", "kill", "1"}) {
+        options.over_limit = policy;
+        const Status status = check_run_options(options);
+        ASSERT_FALSE(status.ok()) << policy;
+        EXPECT_EQ(status.error().code, Code::kInvalidArgument);
+        EXPECT_NE(status.error().text.find("native, unshare and reject"), std::string::npos) << status.error().text;
+    }
 }
 
 TEST(RunEnvironment, ReservationTellsCudaHowManyChannelsToMake) {

@@ -7,6 +7,7 @@
 
 #include "base/uuid.h"
 #include "cli/fault_view.h"
+#include "cli/over_limit_view.h"
 #include "cli/partition_view.h"
 #include "cli/slo_view.h"
 #include "cli/table.h"
@@ -150,6 +151,8 @@ std::string status_text(const v1::StatusReply& status) {
 
     const std::string faults = fault_text(status);
     if (!faults.empty()) text += "\n" + faults;
+    const std::string unshared = unfit_text(status);
+    if (!unshared.empty()) text += "\n" + unshared;
     const std::string split = partition_text(status);
     if (!split.empty()) text += "\n" + split;
     const std::string targets = slo_text(status);
@@ -164,6 +167,7 @@ std::string status_text(const v1::StatusReply& status) {
                       why_not(session, status)});
     }
     text += sessions.empty() ? "no program is connected\n" : sessions.to_string();
+    text += over_limit_text(status);
     return text;
 }
 
@@ -188,6 +192,7 @@ Json status_json(const v1::StatusReply& status) {
         {"tsgs", Json::array()},
         {"sessions", Json::array()},
         {"faults", Json::array()},
+        {"unfit", Json::array()},
     };
     for (const v1::TsgInfo& tsg : status.tsgs()) {
         json["tsgs"].push_back(Json{{"name", tsg.name()},
@@ -206,6 +211,7 @@ Json status_json(const v1::StatusReply& status) {
                                     {"fault", tsg.has_fault() ? fault_json(tsg.fault()) : Json(nullptr)}});
     }
     for (const v1::FaultInfo& fault : status.faults()) json["faults"].push_back(fault_json(fault));
+    for (const v1::Unfit& unfit : status.unfit()) json["unfit"].push_back(unfit_json(unfit));
     for (const v1::SessionInfo& session : status.sessions()) {
         json["sessions"].push_back(Json{{"id", session.session_id()},
                                         {"peer", peer_json(session.peer())},
@@ -227,6 +233,9 @@ Json status_json(const v1::StatusReply& status) {
                                         {"launches", session.launches()},
                                         {"shared_memory_limit", session.shared_memory_limit()},
                                         {"launches_refused", session.launches_refused()},
+                                        {"over_limit", over_limit_name(session.over_limit())},
+                                        {"launches_native", session.launches_native()},
+                                        {"native_reason", session.native_reason()},
                                         {"samples", session.samples()},
                                         {"samples_lost", session.samples_lost()}});
     }

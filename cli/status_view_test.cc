@@ -116,7 +116,7 @@ TEST(StatusJson, SchemaAsDocumented) {
         for (const auto& [key, value] : object.items()) all += key + " ";
         return all;
     };
-    EXPECT_EQ(keys(json), "schema daemon tsgs sessions faults ");
+    EXPECT_EQ(keys(json), "schema daemon tsgs sessions faults unfit ");
     EXPECT_EQ(keys(json["daemon"]), "version pid uptime_ms socket handle_socket simulated sim_socket driver access ");
     EXPECT_EQ(keys(json["daemon"]["access"]), "attach_uids attach_gids ");
     EXPECT_EQ(keys(json["daemon"]["driver"]), "version verdict note ");
@@ -127,6 +127,7 @@ TEST(StatusJson, SchemaAsDocumented) {
               "id peer role state name channels_moved veid control_buffers attach_us reason client_version "
               "driver_version transport "
               "since_ms backend backend_reason applied_generation launches shared_memory_limit launches_refused "
+              "over_limit launches_native native_reason "
               "samples samples_lost ");
     EXPECT_EQ(keys(json["sessions"][0]["peer"]), "pid uid gid program ");
     EXPECT_EQ(keys(json["sessions"][1]["reason"]), "code text hint ");

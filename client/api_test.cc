@@ -55,8 +55,8 @@ int export_two(void*, uint64_t, vuda_private_handles* out, vuda_private_error*) 
     out->items = static_cast<vuda_private_handle*>(std::calloc(2, sizeof(vuda_private_handle)));
     out->count = 2;
     out->channels_in_use = 3;
-    out->items[0] = {1, ::open("/dev/zero", O_RDONLY | O_CLOEXEC), 0, 0, 0};
-    out->items[1] = {2, ::open("/dev/null", O_RDONLY | O_CLOEXEC), 0x10000, 0x1000, 0};
+    out->items[0] = {1, ::open("/dev/zero", O_RDONLY | O_CLOEXEC), 0, 0, 0, 0};
+    out->items[1] = {2, ::open("/dev/null", O_RDONLY | O_CLOEXEC), 0x10000, 0x1000, 0, 0};
     return 0;
 }
 
@@ -160,6 +160,11 @@ TEST(PublicApi, ChecksWhatItIsAskedOfTheSplit) {
         CHECK_THAT(vuda_set_quota(VUDA_QUOTA_AUTO - 1) == VUDA_E_INVALID);
         for (const uint32_t quota : {1u, VUDA_MAX_TPCS, VUDA_QUOTA_AUTO, VUDA_QUOTA_NONE}) {
             CHECK_THAT(vuda_set_quota(quota) == VUDA_OK);
+        }
+        for (const int policy : {-1, 0, 4}) CHECK_THAT(vuda_set_over_limit(policy) == VUDA_E_INVALID);
+        CHECK_THAT(std::strstr(vuda_last_error(), "is no policy") != nullptr);
+        for (const int policy : {VUDA_OVER_LIMIT_REJECT, VUDA_OVER_LIMIT_UNSHARE, VUDA_OVER_LIMIT_NATIVE}) {
+            CHECK_THAT(vuda_set_over_limit(policy) == VUDA_OK);
         }
         CHECK_THAT(vuda_get_partition(nullptr) == VUDA_E_INVALID);
         vuda_partition partition;

@@ -186,9 +186,27 @@ void FakeDaemon::on_client(Connection& connection, const v1::ClientMessage& mess
             return reply(connection, message.id(), answer,
                          {&script_.page_fd, script_.page_fd >= 0 ? size_t{1} : size_t{0}});
         case v1::ClientMessage::kPong: ++record_.pongs; return;
+        case v1::ClientMessage::kMirrorDone: record_.mirrored.push_back(message.mirror_done()); return;
+        case v1::ClientMessage::kMirrorUpdate:
+            record_.mirrors.push_back(message.mirror_update());
+            record_.mirror_fds.push_back(connection.fds.size());
+            record_.last_mirror = message.id();
+            connection.fds.clear();
+            if (!script_.answer_mirrors) return;
+            if (script_.mirror_error) {
+                *answer.mutable_error() = *script_.mirror_error;
+            } else {
+                answer.mutable_mirror_update_reply()->set_mirrored(1);
+            }
+            return reply(connection, message.id(), answer);
         case v1::ClientMessage::kFault:
             record_.faults.push_back(message.fault());
             answer.mutable_fault_reply();
+            return reply(connection, message.id(), answer);
+        case v1::ClientMessage::kDoesNotFit:
+            record_.unfits.push_back(message.does_not_fit());
+            if (!script_.answer_unfit) return;
+            answer.mutable_does_not_fit_reply()->set_held_ms(script_.held_ms);
             return reply(connection, message.id(), answer);
         case v1::ClientMessage::kPartitionReport: record_.partitions.push_back(message.partition_report()); return;
         case v1::ClientMessage::kSetMode:
@@ -271,6 +289,8 @@ void FakeDaemon::on_push(Connection& connection, const v1::HandleBundle& bundle)
     record_.pushed_channels = bundle.channels_in_use();
     record_.pushed_generation = bundle.generation();
     record_.push_complete = bundle.last();
+    record_.pushes += bundle.last() ? 1 : 0;
+    connection.over = bundle.last();
 }
 
 void FakeDaemon::on_pull(Connection& connection, const v1::HandlePull& pull) {

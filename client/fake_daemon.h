@@ -36,10 +36,14 @@ class FakeDaemon {
         std::optional<v1::Error> pull_error;
         std::string pull_raw;  // sent in place of handles, as it is
         bool answer_pull = true;
-        int extra_fds = 0;                         // more or fewer fds than handles
-        uint32_t page_bytes = 0;                   // announced by the greeting
-        int page_fd = -1;                          // and sent with it; borrowed
+        int extra_fds = 0;           // more or fewer fds than handles
+        uint32_t page_bytes = 0;     // announced by the greeting
+        int page_fd = -1;            // and sent with it; borrowed
+        uint64_t held_ms = 600'000;  // answers DoesNotFit
+        bool answer_unfit = true;
         std::optional<v1::Error> partition_error;  // answers SetMode, SetQuota, SetTargets
+        bool answer_mirrors = true;
+        std::optional<v1::Error> mirror_error;
     };
 
     struct Record {
@@ -58,11 +62,17 @@ class FakeDaemon {
         size_t push_frames = 0;
         uint32_t pushed_channels = 0;
         bool push_complete = false;
+        size_t pushes = 0;  // complete ones
         std::vector<v1::PartitionReport> partitions;
         std::vector<v1::SetModeRequest> modes;
         std::vector<v1::SetQuotaRequest> quotas;
         std::vector<v1::SetTargetsRequest> targets;
         std::vector<v1::Fault> faults;
+        std::vector<v1::MirrorUpdate> mirrors;
+        std::vector<size_t> mirror_fds;  // of each
+        uint64_t last_mirror = 0;        // id of the last of them
+        std::vector<v1::MirrorDone> mirrored;
+        std::vector<v1::DoesNotFit> unfits;
         size_t pongs = 0;
         size_t sessions = 0;  // open now
         size_t bad_frames = 0;

@@ -16,9 +16,10 @@ enum class HandleKind : uint32_t { kTsg = 1, kControlBuffer = 2 };
 
 struct HandleInfo {
     HandleKind kind = HandleKind::kTsg;
-    uint64_t va = 0;      // GPU virtual address, bytes
-    uint64_t length = 0;  // bytes
-    uint64_t offset = 0;  // bytes
+    uint64_t va = 0;       // GPU virtual address, bytes
+    uint64_t length = 0;   // bytes
+    uint64_t offset = 0;   // bytes
+    uint64_t mapping = 0;  // owner's number of the mapping, never used again; 0: it gives none
 };
 
 struct ExportedHandle {
@@ -33,7 +34,25 @@ struct HandleSet {
     uint64_t generation = 0;       // owner's number of this set; 0: it gives none
 };
 
+// A control buffer that is no longer mapped.
+struct MirrorRange {
+    uint64_t va = 0;      // GPU virtual address, bytes
+    uint64_t length = 0;  // bytes
+    uint64_t mapping = 0;
+};
+
+// What changed in a set (vuda.v1.MirrorUpdate).
+struct MirrorChange {
+    uint64_t from = 0;  // 0 from vudad: `added` is part of the set as it is
+    uint64_t to = 0;
+    std::vector<MirrorRange> removed;
+    std::vector<ExportedHandle> added;
+    bool more = false;  // owner: this was not all
+
+    bool empty() const { return removed.empty() && added.empty(); }
+};
+
 // As many as vudad keeps for one TSG. A renderer has tens.
-inline constexpr size_t kHandleLimit = 4096;
+inline constexpr size_t kHandleLimit = 16384;
 
 }  // namespace vuda::client

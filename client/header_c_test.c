@@ -28,6 +28,7 @@ int main(void) {
     const uint32_t user = 1000;
     struct vuda_allowed allowed = {sizeof allowed, 1, &user, NULL, 0, 0};
     if (vuda_set_allowed(&allowed) != VUDA_E_NO_SHIM || vuda_set_allowed(NULL) != VUDA_E_NO_SHIM) return 7;
+    if (vuda_set_over_limit(VUDA_OVER_LIMIT_UNSHARE) != VUDA_E_NO_SHIM) return 8;
     vuda_step_begin(1);
     vuda_step_end(1);
     return puts(vuda_last_error()) < 0;

@@ -80,6 +80,35 @@ Error read_error(const Vuda__V1__Error* message) {
     return error;
 }
 
+void write_handle(const HandleInfo& info, Vuda__V1__Handle* out) {
+    vuda__v1__handle__init(out);
+    out->kind = static_cast<Vuda__V1__HandleKind>(info.kind);
+    out->va = info.va;
+    out->length = info.length;
+    out->offset = info.offset;
+    out->mapping = info.mapping;
+}
+
+// NULL, or what is wrong with it.
+const char* read_handle(const Vuda__V1__Handle& handle, HandleInfo* out) {
+    *out = {HandleKind::kTsg, handle.va, handle.length, handle.offset, handle.mapping};
+    // protobuf-c stores whatever number came, also one that C++ may not read through the enumeration.
+    int32_t kind;
+    static_assert(sizeof kind == sizeof handle.kind);
+    std::memcpy(&kind, &handle.kind, sizeof kind);
+    switch (kind) {
+        case VUDA__V1__HANDLE_KIND__HANDLE_KIND_TSG: return nullptr;
+        case VUDA__V1__HANDLE_KIND__HANDLE_KIND_CONTROL_BUFFER:
+            out->kind = HandleKind::kControlBuffer;
+            if (handle.length == 0 || handle.va + handle.length < handle.va ||
+                handle.offset + handle.length < handle.offset) {
+                return "a control buffer with an impossible range";
+            }
+            return nullptr;
+        default: return "a handle of unknown kind";
+    }
+}
+
 bool read_token(const ProtobufCBinaryData& bytes, Token& out) {
     if (bytes.len != out.size()) return false;
     std::copy_n(bytes.data, bytes.len, out.begin());
@@ -129,12 +158,14 @@ std::string encode_unregister(uint64_t id, const std::string& name) {
 }
 
 std::string encode_attach(uint64_t id, const std::string& name, const Uuid& gpu, uint32_t channels,
-                          uint32_t deadline_ms) {
+                          uint32_t deadline_ms, const LimitTerms& terms) {
     Vuda__V1__AttachRequest request = VUDA__V1__ATTACH_REQUEST__INIT;
     request.name = borrow(name);
     request.gpu_uuid = borrow(gpu.bytes);
     request.channels = channels;
     request.deadline_ms = deadline_ms;
+    request.over_limit = static_cast<Vuda__V1__OverLimit>(terms.over_limit);
+    request.fitted = terms.fitted;
     Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
     message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_ATTACH_REQUEST;
     message.attach_request = &request;
@@ -217,11 +248,7 @@ std::string encode_push(const Token& token, std::span<const HandleInfo> handles,
     std::vector<Vuda__V1__Handle> items(handles.size());
     std::vector<Vuda__V1__Handle*> pointers(handles.size());
     for (size_t i = 0; i < handles.size(); ++i) {
-        vuda__v1__handle__init(&items[i]);
-        items[i].kind = static_cast<Vuda__V1__HandleKind>(handles[i].kind);
-        items[i].va = handles[i].va;
-        items[i].length = handles[i].length;
-        items[i].offset = handles[i].offset;
+        write_handle(handles[i], &items[i]);
         pointers[i] = &items[i];
     }
     Vuda__V1__HandleBundle bundle = VUDA__V1__HANDLE_BUNDLE__INIT;
@@ -246,6 +273,46 @@ std::string encode_pull(const Token& token) {
     return pack(frame);
 }
 
+std::string encode_mirror_update(uint64_t id, const MirrorChange& change) {
+    std::vector<Vuda__V1__Handle> added(change.added.size());
+    std::vector<Vuda__V1__Handle*> added_pointers(added.size());
+    for (size_t i = 0; i < added.size(); ++i) {
+        write_handle(change.added[i].info, &added[i]);
+        added_pointers[i] = &added[i];
+    }
+    std::vector<Vuda__V1__MirrorRange> removed(change.removed.size());
+    std::vector<Vuda__V1__MirrorRange*> removed_pointers(removed.size());
+    for (size_t i = 0; i < removed.size(); ++i) {
+        vuda__v1__mirror_range__init(&removed[i]);
+        removed[i].va = change.removed[i].va;
+        removed[i].length = change.removed[i].length;
+        removed[i].mapping = change.removed[i].mapping;
+        removed_pointers[i] = &removed[i];
+    }
+    Vuda__V1__MirrorUpdate update = VUDA__V1__MIRROR_UPDATE__INIT;
+    update.from = change.from;
+    update.to = change.to;
+    update.n_added = added_pointers.size();
+    update.added = added_pointers.data();
+    update.n_removed = removed_pointers.size();
+    update.removed = removed_pointers.data();
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_MIRROR_UPDATE;
+    message.mirror_update = &update;
+    return pack(id, message);
+}
+
+std::string encode_mirror_done(uint64_t to, const Error& reason) {
+    ErrorMessage error(reason);
+    Vuda__V1__MirrorDone done = VUDA__V1__MIRROR_DONE__INIT;
+    done.to = to;
+    done.reason = error.get();
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_MIRROR_DONE;
+    message.mirror_done = &done;
+    return pack(0, message);
+}
+
 std::string encode_partition_report(const partition::PartitionState& state) {
     const std::vector<partition::Tpc>& tpcs = state.topology.tpcs;
     std::vector<Vuda__V1__Tpc> items(tpcs.size());
@@ -263,7 +330,11 @@ std::string encode_partition_report(const partition::PartitionState& state) {
     topology.tpcs = pointers.data();
     ErrorMessage reason(state.reason);
     Vuda__V1__PartitionReport report = VUDA__V1__PARTITION_REPORT__INIT;
+    const std::string native_reason = plain_text(state.native_reason, 255);
     report.shared_memory_limit = state.shared_limit;
+    report.over_limit = static_cast<Vuda__V1__OverLimit>(state.over_limit);
+    report.native_launches = state.native_launches;
+    report.native_reason = borrow(native_reason);
     report.backend = static_cast<Vuda__V1__Backend>(state.backend);
     report.reason = reason.get();
     report.topology = tpcs.empty() ? nullptr : &topology;
@@ -289,6 +360,18 @@ std::string encode_fault(uint64_t id, const std::string& name, uint32_t xid) {
     Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
     message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_FAULT;
     message.fault = &fault;
+    return pack(id, message);
+}
+
+std::string encode_does_not_fit(uint64_t id, const std::string& name, const LargeKernel& kernel) {
+    Vuda__V1__DoesNotFit said = VUDA__V1__DOES_NOT_FIT__INIT;
+    said.name = borrow(name);
+    said.bytes = kernel.bytes;
+    said.limit = kernel.limit;
+    said.fitted = kernel.fitted;
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_DOES_NOT_FIT;
+    message.does_not_fit = &said;
     return pack(id, message);
 }
 
@@ -367,6 +450,7 @@ Result<ServerMessage> decode_server_message(std::string_view bytes) {
             if (!read_token(in.export_request->token, request.token)) return bad("a token that is not 16 bytes");
             request.deadline_ms = in.export_request->deadline_ms;
             request.held = in.export_request->held;
+            request.live_ms = in.export_request->live_ms;
             return ServerMessage{id, request};
         }
         case VUDA__V1__SERVER_MESSAGE__BODY_DETACH_COMMAND:
@@ -390,6 +474,26 @@ Result<ServerMessage> decode_server_message(std::string_view bytes) {
             return ServerMessage{
                 id, FaultNotice{plain_text(in.fault_notice->name, 64), plain_text(in.fault_notice->text, 255),
                                 in.fault_notice->culprit != 0, in.fault_notice->look != 0}};
+        case VUDA__V1__SERVER_MESSAGE__BODY_MIRROR_UPDATE: {
+            const Vuda__V1__MirrorUpdate& update = *in.mirror_update;
+            MirrorUpdate out{update.from, update.to, {}, {}};
+            if (update.n_added > kFrameFdLimit) return bad("too many handles in one frame");
+            for (size_t i = 0; i < update.n_added; ++i) {
+                if (const char* problem = read_handle(*update.added[i], &out.added.emplace_back())) return bad(problem);
+                if (out.added.back().kind != HandleKind::kControlBuffer) return bad("a TSG among control buffers");
+            }
+            for (size_t i = 0; i < update.n_removed; ++i) {
+                const Vuda__V1__MirrorRange& range = *update.removed[i];
+                if (range.va + range.length < range.va) return bad("a control buffer with an impossible range");
+                out.removed.push_back({range.va, range.length, range.mapping});
+            }
+            return ServerMessage{id, std::move(out)};
+        }
+        case VUDA__V1__SERVER_MESSAGE__BODY_MIRROR_UPDATE_REPLY:
+            return ServerMessage{id, MirrorUpdateReply{in.mirror_update_reply->mirrored, in.mirror_update_reply->late}};
+        case VUDA__V1__SERVER_MESSAGE__BODY_MIRROR_IDLE: return ServerMessage{id, MirrorIdle{}};
+        case VUDA__V1__SERVER_MESSAGE__BODY_DOES_NOT_FIT_REPLY:
+            return ServerMessage{id, DoesNotFitReply{in.does_not_fit_reply->held_ms}};
         case VUDA__V1__SERVER_MESSAGE__BODY_PING: return ServerMessage{id, Ping{}};
         default: return ServerMessage{id, std::monostate{}};
     }
@@ -409,24 +513,10 @@ Result<Bundle> decode_bundle(std::string_view bytes, const Token& token) {
     Bundle out;
     out.last = in.last != 0;
     out.channels_in_use = in.channels_in_use;
+    out.generation = in.generation;
     for (size_t i = 0; i < in.n_handles; ++i) {
-        const Vuda__V1__Handle& handle = *in.handles[i];
-        HandleInfo info{HandleKind::kTsg, handle.va, handle.length, handle.offset};
-        // protobuf-c stores whatever number came, also one that C++ may not read through the enumeration.
-        int32_t kind;
-        static_assert(sizeof kind == sizeof handle.kind);
-        std::memcpy(&kind, &handle.kind, sizeof kind);
-        switch (kind) {
-            case VUDA__V1__HANDLE_KIND__HANDLE_KIND_TSG: break;
-            case VUDA__V1__HANDLE_KIND__HANDLE_KIND_CONTROL_BUFFER:
-                info.kind = HandleKind::kControlBuffer;
-                if (handle.length == 0 || handle.va + handle.length < handle.va ||
-                    handle.offset + handle.length < handle.offset) {
-                    return bad("a control buffer with an impossible range");
-                }
-                break;
-            default: return bad("a handle of unknown kind");
-        }
+        HandleInfo info;
+        if (const char* problem = read_handle(*in.handles[i], &info)) return bad(problem);
         out.handles.push_back(info);
     }
     return out;

@@ -25,6 +25,8 @@ inline constexpr uint64_t kFeatureQuota = 8;
 inline constexpr uint64_t kFeatureHeartbeat = 32;
 inline constexpr uint64_t kFeatureSlo = 16;
 inline constexpr uint64_t kFeatureFaults = 64;
+inline constexpr uint64_t kFeatureLiveMirror = 4096;
+inline constexpr uint64_t kFeatureUnshare = 8192;
 
 // vuda.v1.SharingState
 enum class SharingState : uint32_t {
@@ -44,6 +46,19 @@ struct AttachOutcome {
     uint32_t control_buffers = 0;
     uint32_t attach_us = 0;  // microseconds
     Error reason;            // left out when the code is kOk
+};
+
+// How a program takes it that some kernels are too large to share.
+struct LimitTerms {
+    limits::OverLimit over_limit = limits::kDefaultOverLimit;
+    bool fitted = false;  // it was told how large they may be (libvuda_fit.so)
+};
+
+// A kernel that was; bytes of shared memory a block.
+struct LargeKernel {
+    uint32_t bytes = 0;
+    uint32_t limit = 0;  // that may run beside graphics
+    bool fitted = false;
 };
 
 // What compute may use: a number of TPCs, what the tuner finds, or no limit.
@@ -67,7 +82,7 @@ std::string encode_hello(uint64_t id, uint64_t features, const std::string& clie
 std::string encode_register(uint64_t id, const std::string& name, const Uuid& gpu, const AllowList& allow);
 std::string encode_unregister(uint64_t id, const std::string& name);
 std::string encode_attach(uint64_t id, const std::string& name, const Uuid& gpu, uint32_t channels,
-                          uint32_t deadline_ms);
+                          uint32_t deadline_ms, const LimitTerms& terms = {});
 std::string encode_attach_done(uint64_t id, const AttachOutcome& outcome);
 std::string encode_detach_notice(const Error& reason);
 std::string encode_state_report(SharingState state, const Error& reason);
@@ -79,10 +94,15 @@ std::string encode_export_current(const Token& token);
 std::string encode_push(const Token& token, std::span<const HandleInfo> handles, bool last, uint32_t channels_in_use,
                         uint64_t generation);
 std::string encode_pull(const Token& token);
+// The descriptors of change.added go with it.
+std::string encode_mirror_update(uint64_t id, const MirrorChange& change);
+std::string encode_mirror_done(uint64_t to, const Error& reason);
 std::string encode_partition_report(const partition::PartitionState& state);
 std::string encode_pong();
 // A TSG died. `xid` 0: the API said so and no notifier did.
 std::string encode_fault(uint64_t id, const std::string& name, uint32_t xid);
+// The program wishes to run unshared from its next context on.
+std::string encode_does_not_fit(uint64_t id, const std::string& name, const LargeKernel& kernel);
 std::string encode_set_mode(uint64_t id, partition::Mode mode);
 std::string encode_set_quota(uint64_t id, const QuotaWish& quota);
 std::string encode_set_targets(uint64_t id, const TargetsWish& targets);
@@ -104,7 +124,8 @@ struct AttachDoneReply {};
 struct ExportRequest {
     Token token{};
     uint32_t deadline_ms = 0;
-    uint64_t held = 0;  // generation of the set that vudad holds; 0 = none
+    uint64_t held = 0;     // generation of the set that vudad holds; 0 = none
+    uint32_t live_ms = 0;  // > 0: changes are wanted from now on, and mapping calls wait this long at most
 };
 struct DetachCommand {
     Error reason;
@@ -123,6 +144,22 @@ struct SetTargetsReply {
     std::string note;
 };
 
+// Its descriptors come with the frame, in this order.
+struct MirrorUpdate {
+    uint64_t from = 0;
+    uint64_t to = 0;
+    std::vector<MirrorRange> removed;
+    std::vector<HandleInfo> added;
+};
+struct MirrorUpdateReply {
+    uint32_t mirrored = 0;
+    uint32_t late = 0;
+};
+struct MirrorIdle {};
+struct DoesNotFitReply {
+    uint64_t held_ms = 0;  // 0: this vudad holds nobody off
+};
+
 struct Ping {};
 struct FaultNotice {
     std::string name;
@@ -134,7 +171,8 @@ struct FaultNotice {
 // monostate: something that a newer vudad says and that this library does not know.
 using ServerBody =
     std::variant<std::monostate, Error, HelloReply, RegisterReply, UnregisterReply, AttachReply, AttachDoneReply,
-                 ExportRequest, DetachCommand, SetModeReply, SetQuotaReply, SetTargetsReply, Ping, FaultNotice>;
+                 ExportRequest, DetachCommand, SetModeReply, SetQuotaReply, SetTargetsReply, Ping, FaultNotice,
+                 MirrorUpdate, MirrorUpdateReply, MirrorIdle, DoesNotFitReply>;
 
 struct ServerMessage {
     uint64_t id = 0;
@@ -149,6 +187,7 @@ struct Bundle {
     std::vector<HandleInfo> handles;
     bool last = false;
     uint32_t channels_in_use = 0;
+    uint64_t generation = 0;  // with `last`
 };
 
 // From a pull connection. An error frame becomes the result's error.

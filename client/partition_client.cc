@@ -7,10 +7,13 @@
 #include "base/fault_point.h"
 #include "client/process_state.h"
 #include "rm/abi.h"
+#include "shim/limits/launch_guard.h"
 #include "shim/partition/rm_topology.h"
 
 namespace vuda::client {
 namespace {
+
+constexpr char kOwnDescriptors[] = "this program writes its launch descriptors itself";
 
 bool wanted_by_environment() {
     const char* value = ::secure_getenv("VUDA_PARTITION");
@@ -51,16 +54,18 @@ void PartitionClient::over_limit(limits::OverLimit policy) {
         if (policy == over_limit_) return;
         over_limit_ = policy;
         if (partitioner_) partitioner_->over_limit(policy);
-        state_.over_limit = policy;
         // Nothing was said yet: the first report will have it.
         if (state_.backend == partition::Backend::kUnspecified) return;
         said = state_;
     }
-    report_(said);
+    partition_state(said);
 }
 
 void PartitionClient::sharing_began() {
     const std::lock_guard lock(mutex_);
+    shares_.store(true);
+    refusal_told_.store(false);
+    if (partitioner_) refusals_before_ = partitioner_->refusals().count;
     if (partitioner_) {
         partitioner_->sharing();
     } else {
@@ -70,6 +75,7 @@ void PartitionClient::sharing_began() {
 
 void PartitionClient::sharing_ended() {
     const std::lock_guard lock(mutex_);
+    shares_.store(false);
     waiting_ = 0;
     if (partitioner_) partitioner_->detached();
 }
@@ -160,10 +166,14 @@ void PartitionClient::partition_state(const partition::PartitionState& state) {
     if (own_backend_.load() && !said.topology.empty()) {
         said.backend = partition::Backend::kQmdMask;
         said.reason = Error{Code::kOk, "", ""};
+        said.shared_limit = own_limit_.load();
     }
     {
         const std::lock_guard lock(mutex_);
         said.over_limit = over_limit_;
+        // Its descriptors are nobody's but its own.
+        if (own_limit_.load() != 0)
+            said.native_reason = over_limit_ == limits::OverLimit::kNative ? kOwnDescriptors : "";
         state_ = said;
     }
     report_(said);
@@ -191,6 +201,36 @@ page::Split PartitionClient::own_launch() {
     writer.count_launch();
     if (page::read_split(page->daemon, split)) writer.set_applied(split.generation);
     return split;
+}
+
+int PartitionClient::own_kernel(uint32_t bytes, uint32_t limit) {
+    page::Page* page = this->page();
+    if (page == nullptr || !shares_.load() || !wanted_by_environment()) return 0;
+    if (own_limit_.exchange(limit) != limit) {
+        partition::PartitionState known;
+        {
+            const std::lock_guard lock(mutex_);
+            if (over_limit_ == limits::OverLimit::kNative) state_.native_reason = kOwnDescriptors;
+            known = state_;
+        }
+        if (own_backend_.load() && !known.topology.empty()) partition_state(known);
+    }
+    if (bytes <= limit) return 0;
+    page::SampleWriter(*page).count_refused();
+    launch_refused(bytes, limit);
+    return limits::kLaunchOutOfResources;
+}
+
+void PartitionClient::launch_refused(uint32_t bytes, uint32_t limit) {
+    if (!refusal_told_.exchange(true) && refused_) refused_(bytes, limit);
+}
+
+std::optional<partition::Refusals> PartitionClient::untold_refusal() {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock() || !partitioner_ || over_limit_ != limits::OverLimit::kUnshare) return std::nullopt;
+    const partition::Refusals refusals = partitioner_->refusals();
+    if (refusals.count == refusals_before_ || refusal_told_.exchange(true)) return std::nullopt;
+    return refusals;
 }
 
 void Steps::begin(uint64_t id, uint64_t now_ns) {

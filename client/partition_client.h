@@ -27,7 +27,8 @@ class PartitionClient : public partition::PartitionHost {
     using FindCuda = std::function<Result<partition::CudaDriver>()>;
 
     // `report` is called on the partitioner's thread, without locks held.
-    // `refused` likewise: the first kernel was refused (PartitionHost::launch_refused).
+    // `refused`: a kernel was refused, the first one since the newest context began to share. On the partitioner's
+    // thread, or that of own_kernel().
     using Refused = std::function<void(uint32_t bytes, uint32_t limit)>;
     PartitionClient(const vuda_private_callbacks& callbacks, Report report, FindCuda find_cuda = partition::find_cuda,
                     Refused refused = {});
@@ -49,6 +50,12 @@ class PartitionClient : public partition::PartitionHost {
 
     // One launch of a program that keeps to the split by itself.
     page::Split own_launch();
+    // One kernel of such a program, and how much shared memory a block may take beside graphics; bytes. 0, or the
+    // CUresult that it gets: it must not run.
+    int own_kernel(uint32_t bytes, uint32_t limit);
+    // The program is about to end. A kernel that was refused, where that unshares, and of which `refused` has not heard
+    // yet; from now on it counts as told. Takes no lock that the caller may hold.
+    std::optional<partition::Refusals> untold_refusal();
     // vuda_private_watch_launches.
     bool watch_launches(bool on);
 
@@ -59,9 +66,7 @@ class PartitionClient : public partition::PartitionHost {
     void partition_state(const partition::PartitionState& state) override;
     void unshared_contexts(bool on) override;
     Result<partition::CudaDriver> cuda() override { return find_cuda_(); }
-    void launch_refused(uint32_t bytes, uint32_t limit) override {
-        if (refused_) refused_(bytes, limit);
-    }
+    void launch_refused(uint32_t bytes, uint32_t limit) override;
 
     const vuda_private_callbacks callbacks_;
     const Report report_;
@@ -72,6 +77,10 @@ class PartitionClient : public partition::PartitionHost {
     page::PageMapping mapping_;
     std::atomic<page::Page*> page_{nullptr};
     std::atomic<bool> own_backend_{false};
+    std::atomic<uint32_t> own_limit_{0};  // of kernels that own_kernel() was asked for
+    std::atomic<bool> shares_{false};
+    std::atomic<bool> refusal_told_{false};  // since the newest context began to share
+    uint64_t refusals_before_ = 0;           // that the partitioner had counted then
     limits::OverLimit over_limit_ = limits::kDefaultOverLimit;
     uint32_t waiting_ = 0;  // contexts that share and wait for a page
     partition::PartitionState state_;

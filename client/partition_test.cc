@@ -190,8 +190,32 @@ TEST_F(PartitionSession, TheReportIsRepeatedWithItsLayout) {
     session().set_partition_state(state);
     ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.partitions.size() == 2; }));
     EXPECT_EQ(daemon_.record().partitions[1].reason().text(), "switched off");
+    EXPECT_EQ(daemon_.record().partitions[1].over_limit(), v1::OVER_LIMIT_NATIVE);
+    EXPECT_EQ(daemon_.record().partitions[1].native_reason(), "");
     daemon_.drop_sessions();
     EXPECT_TRUE(daemon_.wait_for([](const auto& r) { return r.partitions.size() == 3; }));
+}
+
+TEST_F(PartitionSession, WhatBecomesOfLargeKernelsIsReported) {
+    partition::PartitionState state;
+    state.backend = partition::Backend::kQmdMask;
+    state.shared_limit = 49'152;
+    state.over_limit = limits::OverLimit::kUnshare;
+    state.native_launches = uint64_t{1} << 40;
+    state.native_reason = "one\nline, however long it is: " + std::string(400, 'x');
+    session().set_partition_state(state);
+    session().set_registration("game", kCard);
+    ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.partitions.size() == 1; }));
+    const v1::PartitionReport report = daemon_.record().partitions[0];
+    EXPECT_EQ(report.shared_memory_limit(), 49'152u);
+    EXPECT_EQ(report.over_limit(), v1::OVER_LIMIT_UNSHARE);
+    EXPECT_EQ(report.native_launches(), uint64_t{1} << 40);
+    EXPECT_EQ(report.native_reason().size(), 255u);
+    EXPECT_EQ(report.native_reason().find('\n'), std::string::npos);
+    partition::PartitionState other = state;
+    EXPECT_TRUE(other == state);
+    other.native_launches += 1;
+    EXPECT_FALSE(other == state);
 }
 
 // ---- The parts together, with a CUDA of our own
@@ -210,9 +234,15 @@ class PartitionClientTest : public testing::Test {
             [this](const partition::PartitionState& state) {
                 const std::lock_guard lock(mutex_);
                 backend_ = state.backend;
+                policies_.push_back(state.over_limit);
                 changed_.notify_all();
             },
-            [this]() -> Result<partition::CudaDriver> { return cuda_.driver(); });
+            [this]() -> Result<partition::CudaDriver> { return cuda_.driver(); },
+            [this](uint32_t bytes, uint32_t) {
+                const std::lock_guard lock(mutex_);
+                refused_.push_back(bytes);
+                changed_.notify_all();
+            });
     }
     bool proved() {
         std::unique_lock lock(mutex_);
@@ -230,8 +260,67 @@ class PartitionClientTest : public testing::Test {
     std::mutex mutex_;
     std::condition_variable changed_;
     partition::Backend backend_ = partition::Backend::kUnspecified;
+    std::vector<limits::OverLimit> policies_;  // of each report
+    std::vector<uint32_t> refused_;            // bytes, as the program's side is told
     std::unique_ptr<PartitionClient> client_;
 };
+
+TEST_F(PartitionClientTest, RefusedKernelsAreToldOnceForEachContextThatShares) {
+    Result<UniqueFd> fd = page::make_page_fd();
+    client_->over_limit(limits::OverLimit::kUnshare);
+    ASSERT_TRUE(client_->page_received(fd->get(), page::kPageBytes));
+    client_->sharing_began();
+    ASSERT_TRUE(proved());
+    EXPECT_FALSE(client_->untold_refusal());
+    const partition::CudaDriver cuda = cuda_.driver();
+    const auto launch = [&](uint32_t shared) {
+        cuda.ctx_push(&context_);
+        const int result = cuda_.call(partition::testing::FakeCuda::kLaunchKernel, &context_, [&] {
+            cuda_.launch({{9, 1, 1}, {64, 1, 1}}, partition::QmdKind::kGrid, &context_, nullptr, {}, 1, shared);
+        });
+        partition::CuContext popped = nullptr;
+        cuda.ctx_pop(&popped);
+        return result;
+    };
+    const auto told = [&](size_t count) {
+        std::unique_lock lock(mutex_);
+        return changed_.wait_for(lock, 30s, [&] { return refused_.size() >= count; });
+    };
+    EXPECT_EQ(launch(40'000), 0);
+    EXPECT_EQ(launch(66'560), 701);
+    ASSERT_TRUE(told(1));
+    EXPECT_EQ(launch(70'000), 701);
+    EXPECT_FALSE(client_->untold_refusal()) << "it is told";
+    // Another one begins to share, of which nothing is refused: what was before is no news.
+    client_->sharing_began();
+    EXPECT_FALSE(client_->untold_refusal());
+    EXPECT_EQ(launch(66'560), 701);
+    ASSERT_TRUE(told(2));
+    const std::lock_guard lock(mutex_);
+    EXPECT_EQ(refused_, (std::vector<uint32_t>{66'560, 66'560}));
+}
+
+TEST_F(PartitionClientTest, ThePolicyIsPartOfEachReport) {
+    using limits::OverLimit;
+    client_->over_limit(OverLimit::kReject);
+    EXPECT_TRUE(policies_.empty()) << "before there is anything to report";
+    Result<UniqueFd> fd = page::make_page_fd();
+    ASSERT_TRUE(client_->page_received(fd->get(), page::kPageBytes));
+    client_->sharing_began();
+    ASSERT_TRUE(proved());
+    {
+        const std::lock_guard lock(mutex_);
+        ASSERT_FALSE(policies_.empty());
+        for (const OverLimit policy : policies_) EXPECT_EQ(policy, OverLimit::kReject);
+        policies_.clear();
+    }
+    client_->over_limit(OverLimit::kReject);
+    EXPECT_TRUE(policies_.empty()) << "no news";
+    client_->over_limit(OverLimit::kUnshare);
+    EXPECT_EQ(policies_, std::vector<OverLimit>{OverLimit::kUnshare});
+    EXPECT_EQ(client_->view().state.over_limit, OverLimit::kUnshare);
+    EXPECT_EQ(client_->view().state.backend, partition::Backend::kQmdMask);
+}
 
 TEST_F(PartitionClientTest, FromThePageIntoTheLaunch) {
     Result<UniqueFd> fd = page::make_page_fd();

@@ -39,6 +39,15 @@ void with_partition(void (PartitionClient::*call)()) {
     if (PartitionClient* partition = ProcessState::get().partition()) (partition->*call)();
 }
 
+void sharing_began() {
+    ProcessState& state = ProcessState::get();
+    PartitionClient* partition = state.partition();
+    if (partition == nullptr) return;
+    // The environment may have changed since the start.
+    partition->over_limit(state.over_limit());
+    partition->sharing_began();
+}
+
 page::Page* session_page() {
     try {
         PartitionClient* partition = ProcessState::get().partition();
@@ -54,7 +63,12 @@ bool give(HandleSet& set, vuda_private_handles* out) {
     if (items == nullptr) return false;
     for (size_t i = 0; i < set.items.size(); ++i) {
         const HandleInfo& info = set.items[i].info;
-        items[i] = {static_cast<uint32_t>(info.kind), set.items[i].fd.release(), info.va, info.length, info.offset};
+        items[i] = {static_cast<uint32_t>(info.kind),
+                    set.items[i].fd.release(),
+                    info.va,
+                    info.length,
+                    info.offset,
+                    info.mapping};
     }
     out->items = items;
     out->count = static_cast<uint32_t>(set.items.size());
@@ -106,7 +120,8 @@ int vuda_private_attach(const char* name, const uint8_t gpu_uuid[16], uint32_t c
             return -1;
         }
         Result<HandleSet> set = session->attach(name, read_uuid(gpu_uuid), channels,
-                                                std::chrono::milliseconds(std::min(timeout_ms, kTimeoutLimitMs)));
+                                                std::chrono::milliseconds(std::min(timeout_ms, kTimeoutLimitMs)),
+                                                ProcessState::get().limit_terms());
         if (set && give(*set, out)) return 0;
         if (set) {
             AttachOutcome outcome;
@@ -133,7 +148,7 @@ void vuda_private_attach_done(uint32_t channels_moved, uint32_t veid, uint32_t c
         outcome.control_buffers = control_buffers;
         outcome.attach_us = attach_us;
         session.attach_done(outcome);
-        if (outcome.state == SharingState::kSharing) with_partition(&PartitionClient::sharing_began);
+        if (outcome.state == SharingState::kSharing) sharing_began();
     });
 }
 
@@ -144,6 +159,10 @@ void vuda_private_detached(const struct vuda_private_error* reason) {
     });
 }
 
+void vuda_private_mirror_changed(void) {
+    with_session([](Session& session) { session.control_buffers_changed(); });
+}
+
 void vuda_private_report(uint32_t state, const struct vuda_private_error* reason) {
     if (state > static_cast<uint32_t>(SharingState::kFaulted)) return;
     with_session([&](Session& session) {
@@ -151,7 +170,7 @@ void vuda_private_report(uint32_t state, const struct vuda_private_error* reason
         const bool began = static_cast<SharingState>(state) == SharingState::kSharing &&
                            session.snapshot().state != SharingState::kSharing;
         session.set_state(static_cast<SharingState>(state), read_error(reason));
-        if (began) with_partition(&PartitionClient::sharing_began);
+        if (began) sharing_began();
     });
 }
 
@@ -172,7 +191,7 @@ void vuda_private_device_lost(void) {
 }
 
 void vuda_private_ending(void) {
-    with_session([](Session& session) { session.ending(); });
+    with_session([](Session& session) { session.ending(ProcessState::get().untold_kernel()); });
 }
 
 int vuda_private_turns(uint32_t* graphics_permille, uint64_t* frame_ns) {
@@ -199,6 +218,15 @@ uint64_t vuda_private_disable_mask(uint64_t mask[4]) {
     }
     std::copy(std::begin(split.disable), std::end(split.disable), mask);
     return split.generation;
+}
+
+int vuda_private_own_kernel(uint32_t shared_memory, uint32_t limit) {
+    try {
+        PartitionClient* partition = ProcessState::get().partition();
+        return partition == nullptr ? 0 : partition->own_kernel(shared_memory, limit);
+    } catch (const std::exception&) {
+        return 0;
+    }
 }
 
 int vuda_private_watch_launches(int on) {

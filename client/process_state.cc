@@ -36,6 +36,11 @@ std::string executable_path() {
     return size > 0 && size < static_cast<ssize_t>(sizeof path) ? std::string(path, static_cast<size_t>(size)) : "";
 }
 
+bool fitted() {
+    const char* value = ::secure_getenv("VUDA_FIT_KERNELS");
+    return value != nullptr && std::strcmp(value, "1") == 0;
+}
+
 }  // namespace
 
 void fill_error(vuda_private_error* out, const Error& error) {
@@ -68,7 +73,8 @@ Result<HandleSet> CallbackHost::export_host(uint64_t held) {
     for (uint32_t i = 0; i < raw.count; ++i) {
         const vuda_private_handle& item = raw.items[i];
         set.items.push_back(
-            {HandleInfo{static_cast<HandleKind>(item.kind), item.va, item.length, item.offset}, UniqueFd(item.fd)});
+            {HandleInfo{static_cast<HandleKind>(item.kind), item.va, item.length, item.offset, item.mapping},
+             UniqueFd(item.fd)});
     }
     return set;
 }
@@ -104,6 +110,54 @@ SessionHost::Faults CallbackHost::look_for_faults() {
     return faults;
 }
 
+bool CallbackHost::follows_from(uint64_t held) {
+    return callbacks_.follows_from != nullptr && callbacks_.follows_from(callbacks_.context, held) != 0;
+}
+
+Result<MirrorChange> CallbackHost::mirror_delta() {
+    if (callbacks_.mirror_delta == nullptr)
+        return Error{Code::kUnimplemented, "this process cannot export buffers", ""};
+    vuda_private_mirror raw{};
+    vuda_private_error error{};
+    if (callbacks_.mirror_delta(callbacks_.context, &raw, &error) != 0) return read_error(&error);
+    const std::unique_ptr<vuda_private_handle, decltype(&std::free)> added(raw.added, &std::free);
+    const std::unique_ptr<vuda_private_range, decltype(&std::free)> removed(raw.removed, &std::free);
+    MirrorChange change;
+    change.from = raw.from;
+    change.to = raw.to;
+    change.more = raw.more != 0;
+    for (uint32_t i = 0; i < raw.added_count; ++i) {
+        const vuda_private_handle& item = raw.added[i];
+        change.added.push_back({HandleInfo{HandleKind::kControlBuffer, item.va, item.length, item.offset, item.mapping},
+                                UniqueFd(item.fd)});
+    }
+    for (uint32_t i = 0; i < raw.removed_count; ++i) {
+        change.removed.push_back({raw.removed[i].va, raw.removed[i].length, raw.removed[i].mapping});
+    }
+    return change;
+}
+
+Status CallbackHost::mirror_update(const MirrorChange& change) {
+    if (callbacks_.mirror_update == nullptr) return Error{Code::kUnimplemented, "this process cannot mirror", ""};
+    std::vector<vuda_private_handle> added;
+    std::vector<vuda_private_range> removed;
+    for (const ExportedHandle& one : change.added) {
+        added.push_back({static_cast<uint32_t>(one.info.kind), one.fd.get(), one.info.va, one.info.length,
+                         one.info.offset, one.info.mapping});
+    }
+    for (const MirrorRange& one : change.removed) removed.push_back({one.va, one.length, one.mapping});
+    vuda_private_mirror raw{};
+    raw.from = change.from;
+    raw.to = change.to;
+    raw.removed = removed.data();
+    raw.removed_count = static_cast<uint32_t>(removed.size());
+    raw.added = added.data();
+    raw.added_count = static_cast<uint32_t>(added.size());
+    vuda_private_error error{};
+    if (callbacks_.mirror_update(callbacks_.context, &raw, &error) == 0) return {};
+    return read_error(&error);
+}
+
 Status CallbackHost::page_received(int fd, uint64_t bytes) { return partition_.page_received(fd, bytes); }
 
 void ProcessState::want_mode(partition::Mode mode) {
@@ -131,6 +185,41 @@ AllowList ProcessState::allowed() {
     error.text += "; nobody but this user and root may attach";
     reporter_.say_once(LogLevel::kError, "allow list", error.to_string());
     return {};
+}
+
+limits::OverLimit ProcessState::over_limit() {
+    const Result<limits::OverLimit> policy = wishes_.over_limit();
+    if (policy) return *policy;
+    reporter_.say_once(
+        LogLevel::kError, "over limit",
+        policy.error().to_string() + "; it is " + std::string(limits::over_limit_text(limits::kDefaultOverLimit)));
+    return limits::kDefaultOverLimit;
+}
+
+LimitTerms ProcessState::limit_terms() { return {over_limit(), fitted()}; }
+
+std::optional<LargeKernel> ProcessState::untold_kernel() {
+    PartitionClient* partition = this->partition();
+    if (partition == nullptr) return std::nullopt;
+    const std::optional<partition::Refusals> untold = partition->untold_refusal();
+    return untold ? std::optional(LargeKernel{untold->bytes, untold->limit, fitted()}) : std::nullopt;
+}
+
+void ProcessState::launch_refused(uint32_t bytes, uint32_t limit) {
+    const LimitTerms terms = limit_terms();
+    const LargeKernel kernel{bytes, limit, terms.fitted};
+    std::string consequence;
+    if (terms.over_limit == limits::OverLimit::kUnshare) {
+        if (Session* session = this->session(); session != nullptr && session->does_not_fit(kernel)) return;
+        // It shares with its own renderer: nobody else has a part in that, and nobody is told.
+        wishes_.keep_apart();
+        consequence = "the next context of this process does not run in its renderer's TSG";
+    } else if (PartitionClient* partition = this->partition();
+               terms.over_limit == limits::OverLimit::kNative && partition) {
+        const std::string why = partition->view().state.native_reason;
+        if (!why.empty()) consequence = "it cannot run in a TSG of CUDA's own: " + why + " (docs/compatibility.md)";
+    }
+    reporter_.say_once(LogLevel::kError, "launch refused", launch_refused_text(kernel, consequence));
 }
 
 ProcessState::ProcessState() : pid_(::getpid()), reporter_(parse_log_level(::secure_getenv("VUDA_LOG"))) {}
@@ -164,13 +253,8 @@ void ProcessState::start(const vuda_private_callbacks& callbacks, const std::str
         [this](const partition::PartitionState& state) {
             if (Session* session = this->session()) session->set_partition_state(state);
         },
-        partition::find_cuda,
-        [this](uint32_t bytes, uint32_t limit) {
-            reporter_.say_once(LogLevel::kError, "launch refused",
-                               "a kernel was not run (CUDA error 701): it wants " + std::to_string(bytes) +
-                                   " bytes of shared memory a block, beside graphics " + std::to_string(limit) +
-                                   " are possible; see docs/compatibility.md");
-        });
+        partition::find_cuda, [this](uint32_t bytes, uint32_t limit) { launch_refused(bytes, limit); });
+    owned_partition_->over_limit(over_limit());
     host_ = std::make_unique<CallbackHost>(callbacks, wishes_, *owned_partition_);
     owned_session_ = std::make_unique<Session>(
         SessionOptions{socket != nullptr && *socket != '\0' ? socket : kDefaultSocket, VUDA_VERSION_TEXT,

@@ -25,6 +25,9 @@ class CallbackHost : public SessionHost {
     void detach_command(const Error& reason) override;
     void guard_fd(int fd, bool guarded) override;
     void register_failed(const Error& error) override;
+    bool follows_from(uint64_t held) override;
+    Result<MirrorChange> mirror_delta() override;
+    Status mirror_update(const MirrorChange& change) override;
     Faults look_for_faults() override;
     Status page_received(int fd, uint64_t bytes) override;
     void registered() override { partition_.host_registered(); }
@@ -57,12 +60,19 @@ class ProcessState {
     Steps& steps() { return steps_; }
     // Who may attach to this process's name. A mistake in the environment is said once, and allows nobody.
     AllowList allowed();
+    // What becomes of kernels that are too large to share. A mistake in the environment is said once, and is no choice.
+    limits::OverLimit over_limit();
+    LimitTerms limit_terms();
+    // Of a program that is about to end: PartitionClient::untold_refusal().
+    std::optional<LargeKernel> untold_kernel();
     // What the program asked for before start.
     void want_mode(partition::Mode mode);
     void want_quota(const QuotaWish& quota);
     void want_targets(const TargetsWish& targets);
 
  private:
+    void launch_refused(uint32_t bytes, uint32_t limit);
+
     const pid_t pid_;
     ProcessState* older_ = nullptr;  // an ancestor's, kept reachable
     Reporter reporter_;

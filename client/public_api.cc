@@ -197,6 +197,18 @@ int vuda_set_slo(const struct vuda_slo* slo) {
     return apply([wish](ProcessState& state) { state.want_targets(wish); });
 }
 
+int vuda_set_over_limit(int policy) {
+    if (policy != VUDA_OVER_LIMIT_REJECT && policy != VUDA_OVER_LIMIT_UNSHARE && policy != VUDA_OVER_LIMIT_NATIVE) {
+        return fail(VUDA_E_INVALID, "vuda_set_over_limit: " + std::to_string(policy) +
+                                        " is no policy; use VUDA_OVER_LIMIT_REJECT, VUDA_OVER_LIMIT_UNSHARE or "
+                                        "VUDA_OVER_LIMIT_NATIVE");
+    }
+    return apply([policy](ProcessState& state) {
+        state.wishes().set_over_limit(static_cast<limits::OverLimit>(policy));
+        if (PartitionClient* partition = state.partition()) partition->over_limit(state.over_limit());
+    });
+}
+
 int vuda_get_partition(struct vuda_partition* out) {
     if (out == nullptr || out->size < sizeof(struct vuda_partition)) {
         return fail(VUDA_E_INVALID, "vuda_get_partition: set partition.size to sizeof(struct vuda_partition) first");

@@ -30,6 +30,8 @@ constexpr auto kMaxExportTime = 10000ms;
 // A TSG that died is noticed within this time and vudad's; each look is a few memory reads.
 constexpr auto kLookEvery = 50ms;
 constexpr auto kLookPatience = 100ms;  // of who waits for one
+// Of a mapping call, whatever vudad says.
+constexpr uint32_t kMirrorWaitLimit = 60'100;
 constexpr size_t kThreadStack = 1 << 20;
 // A vudad that stops reading is cut off before the process collects more than this.
 constexpr size_t kOutputLimit = 1 << 20;
@@ -173,7 +175,7 @@ void Session::clear_registration() {
 }
 
 Result<HandleSet> Session::attach(const std::string& name, const Uuid& gpu, uint32_t channels,
-                                  std::chrono::milliseconds timeout) {
+                                  std::chrono::milliseconds timeout, const LimitTerms& terms) {
     const Deadline deadline = deadline_in(timeout);
     if (!valid_name(name)) return attach_failed(bad_name(name));
 
@@ -193,7 +195,8 @@ Result<HandleSet> Session::attach(const std::string& name, const Uuid& gpu, uint
         changed_.notify_all();
     };
 
-    const auto op = std::make_shared<AttachOp>(AttachOp{name, gpu, channels, deadline, 0, false, 0, std::nullopt});
+    const auto op =
+        std::make_shared<AttachOp>(AttachOp{name, gpu, channels, deadline, terms, 0, false, 0, std::nullopt});
     if (Status started = ensure_thread_locked(); !started) {
         end_turn_locked();
         lock.unlock();
@@ -262,6 +265,7 @@ void Session::attach_done(const AttachOutcome& outcome) {
         state_ = SharingState::kFaulted;
     } else if (outcome.state == SharingState::kSharing) {
         channels_ += outcome.channels_moved;
+        shared_name_ = attach_name_;
         veid_ = outcome.veid;
         control_buffers_ = outcome.control_buffers;
         owner_gone_ = false;
@@ -319,10 +323,15 @@ void Session::device_lost() {
     look_at_once(lock);
 }
 
-void Session::ending() {
+void Session::ending(const std::optional<LargeKernel>& unfit) {
     // A signal handler may have interrupted one of these functions and called exit.
     std::unique_lock lock(mutex_, std::try_to_lock);
-    if (lock.owns_lock() && watches_locked()) look_at_once(lock);
+    if (!lock.owns_lock()) return;
+    if (unfit && !unfit_ && !shared_name_.empty()) unfit_ = unfit;
+    if (watches_locked() || unfit_) look_at_once(lock);
+    const std::optional<LargeKernel> unanswered = unfit_;
+    lock.unlock();
+    if (unanswered) say_unfit(*unanswered, "");
 }
 
 void Session::look_at_once(std::unique_lock<std::mutex>& lock) {
@@ -396,13 +405,14 @@ void Session::step() {
         }
     }
     if (connect) connect_link();
+    send_mirrors();
     send_due();
     const bool blocked = flush();
 
     int timeout = -1;
     {
         const std::lock_guard lock(mutex_);
-        if (fault_id_ == 0 && looks_done_ < asked) {
+        if (fault_id_ == 0 && unfit_id_ == 0 && looks_done_ < asked) {
             looks_done_ = asked;
             changed_.notify_all();
         }
@@ -474,9 +484,9 @@ void Session::connect_link() {
     }
     hello = encode_hello(hello_id_,
                          kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota | kFeatureSlo |
-                             kFeatureHeartbeat | kFeatureFaults,
+                             kFeatureHeartbeat | kFeatureFaults | kFeatureLiveMirror | kFeatureUnshare,
                          options_.client_version, options_.driver_version, options_.program, options_.executable);
-    if (Status framed = append_frame(output_, hello); !framed) drop_link(framed.error());
+    if (Status framed = output_.add(hello); !framed) drop_link(framed.error());
 }
 
 // Ends the link, or notes that it could not be made. Who waits for vudad is told.
@@ -488,8 +498,7 @@ void Session::drop_link(const Error& error) {
     connection_.reset();
     decoder_ = FrameDecoder();
     output_.clear();
-    output_sent_ = 0;
-    greeting_fds_.clear();
+    arrived_fds_.clear();
     bool registration_waits;
     bool stopping;
     {
@@ -511,6 +520,8 @@ void Session::drop_link(const Error& error) {
         registration_id_ = 0;
         features_ = 0;
         fault_id_ = 0;
+        stop_mirroring_locked();
+        unfit_id_ = 0;
         mode_id_ = quota_id_ = targets_id_ = 0;
         if (state_ == SharingState::kRegistered) state_ = SharingState::kWaiting;
         retry_later_locked();
@@ -528,6 +539,7 @@ void Session::retry_later_locked() { retry_at_ = Clock::now() + backoff_.next();
 
 void Session::send_due() {
     std::vector<Error> refused;
+    std::optional<LargeKernel> hopeless;
     bool overflow = false;
     {
         const std::lock_guard lock(mutex_);
@@ -539,15 +551,18 @@ void Session::send_due() {
             const auto left =
                 std::chrono::duration_cast<std::chrono::milliseconds>(attach_->deadline - Clock::now()).count();
             const auto deadline_ms = static_cast<uint32_t>(std::clamp<long long>(left, 1, UINT32_MAX));
-            outbox_.push_back(encode_attach(attach_->id, attach_->name, attach_->gpu, attach_->channels, deadline_ms));
+            outbox_.push_back(encode_attach(attach_->id, attach_->name, attach_->gpu, attach_->channels, deadline_ms,
+                                            attach_->terms));
         }
+        send_unfit_locked(hopeless);
         for (const std::string& body : outbox_) {
             // Our own messages are far below the limit of a frame.
-            overflow = overflow || !append_frame(output_, body) || output_.size() - output_sent_ > kOutputLimit;
+            overflow = overflow || !output_.add(body) || output_.bytes() > kOutputLimit;
         }
         outbox_.clear();
     }
     for (const Error& error : refused) registration_failed(error);
+    if (hopeless) say_unfit(*hopeless, "");
     if (overflow) drop_link(Error{Code::kResourceExhausted, "vudad does not read what it is sent", "restart vudad"});
 }
 
@@ -573,35 +588,31 @@ void Session::send_registration_locked(std::vector<Error>& refused) {
 // True while vudad has not taken everything.
 bool Session::flush() {
     if (connection_.get() < 0) return false;
-    while (output_sent_ < output_.size()) {
+    const bool something = !output_.empty();
+    while (!output_.empty()) {
         if (!connection_.intact()) {
             drop_link(closed_by_program());
             return false;
         }
-        Result<size_t> sent = send_some(connection_.get(), std::string_view(output_).substr(output_sent_));
+        const Result<bool> sent = output_.send(connection_.get());
         if (!sent) {
             drop_link(sent.error());
             return false;
         }
-        if (*sent == 0) return true;
-        output_sent_ += *sent;
+        if (!*sent) return true;
     }
     if (link_ == Link::kGreeting) {
         VUDA_FAULT_POINT(client_hello_sent);
-    } else if (output_sent_ > 0) {
+    } else if (something) {
         VUDA_FAULT_POINT(client_request_sent);
     }
-    output_.clear();
-    output_sent_ = 0;
     return false;
 }
 
 void Session::read_link() {
     if (!connection_.intact()) return drop_link(closed_by_program());
     char buffer[4096];
-    // Only the greeting brings a descriptor; whatever else comes is closed.
-    std::vector<UniqueFd> unwanted;
-    Result<Received> got = receive_some(connection_.get(), buffer, link_ == Link::kGreeting ? greeting_fds_ : unwanted);
+    Result<Received> got = receive_some(connection_.get(), buffer, arrived_fds_);
     if (!got) return drop_link(got.error());
     if (got->kind == Received::Kind::kWouldBlock) return;
     if (got->kind == Received::Kind::kEnd) {
@@ -617,7 +628,12 @@ void Session::read_link() {
             error.hint = "check that " + options_.socket + " is vudad's";
             return drop_link(error);
         }
-        if (!frame->has_value()) return;
+        if (!frame->has_value()) {
+            // Only the greeting and control buffers bring descriptors, with their first byte; whatever else comes is
+            // closed.
+            if (decoder_.buffered() == 0) arrived_fds_.clear();
+            return;
+        }
         Result<ServerMessage> message = decode_server_message(**frame);
         if (!message) return drop_link(message.error());
         handle(*message);
@@ -645,6 +661,8 @@ void Session::handle(const ServerMessage& message) {
         if (message.id == 0) return drop_link(*error);
         answered(message.id, error, nullptr);
         partition_answered(message.id, error, "");
+        mirrors_answered(message.id, error, 0);
+        unfit_answered(message.id, error, nullptr);
     } else if (const auto* mode = std::get_if<SetModeReply>(&message.body)) {
         partition_answered(message.id, nullptr, mode->note);
     } else if (const auto* quota = std::get_if<SetQuotaReply>(&message.body)) {
@@ -657,6 +675,15 @@ void Session::handle(const ServerMessage& message) {
         answered(message.id, nullptr, reply);
     } else if (const auto* request = std::get_if<ExportRequest>(&message.body)) {
         serve_export(*request);
+    } else if (const auto* update = std::get_if<MirrorUpdate>(&message.body)) {
+        mirror(*update);
+    } else if (const auto* mirrored = std::get_if<MirrorUpdateReply>(&message.body)) {
+        mirrors_answered(message.id, nullptr, mirrored->late);
+    } else if (std::holds_alternative<MirrorIdle>(message.body)) {
+        const std::lock_guard lock(mutex_);
+        stop_mirroring_locked();
+    } else if (const auto* unfit = std::get_if<DoesNotFitReply>(&message.body)) {
+        unfit_answered(message.id, nullptr, unfit);
     } else if (std::holds_alternative<Ping>(message.body)) {
         const std::lock_guard lock(mutex_);
         queue_locked(encode_pong());
@@ -699,8 +726,9 @@ void Session::greeted(const HelloReply& reply) {
 void Session::take_page(const HelloReply& reply) {
     if (reply.page_bytes > 0 && (reply.features & kFeatureSharedPage) != 0) {
         Status taken;
-        if (!greeting_fds_.empty()) {
-            taken = host_.page_received(greeting_fds_.front().get(), reply.page_bytes);
+        if (!arrived_fds_.empty()) {
+            taken = host_.page_received(arrived_fds_.front().get(), reply.page_bytes);
+            arrived_fds_.erase(arrived_fds_.begin());
         } else if (page_lost_) {
             taken = errno_error(EMFILE, "no session page, and so no split");
         } else {
@@ -709,7 +737,6 @@ void Session::take_page(const HelloReply& reply) {
         // Without it the program shares all the same.
         if (!taken) reporter_.say_once(LogLevel::kError, "page", taken.error().to_string());
     }
-    greeting_fds_.clear();
 }
 
 void Session::set_partition_state(const partition::PartitionState& state) {
@@ -821,16 +848,28 @@ void Session::serve_export(const ExportRequest& request) {
                                                      std::chrono::milliseconds(request.deadline_ms), kMaxExportTime);
     const Deadline deadline = deadline_in(time);
     VUDA_FAULT_POINT(client_export_asked);
-    const Result<HandleSet> set = host_.export_host(request.held);
+    if (request.live_ms > 0) {
+        // Before the set is looked at: what is mapped from now on is in it, or a change of it.
+        const std::lock_guard lock(mutex_);
+        mirrors_.begin(std::min(request.live_ms, kMirrorWaitLimit));
+    }
+    // A whole set would bring those who share already what is new as well, but nobody would wait for them. What is not
+    // in the set that vudad holds goes out as a change of it, and before the answer (step()).
+    const bool follows = request.live_ms > 0 && request.held != 0 && host_.follows_from(request.held);
+    HandleSet unchanged;
+    unchanged.generation = request.held;
+    const Result<HandleSet> set = follows ? std::move(unchanged) : host_.export_host(request.held);
     VUDA_FAULT_POINT(client_exported);
     Status pushed;
     if (!set) {
         pushed = set.error();
     } else if (set->items.empty() && request.held != 0 && set->generation == request.held) {
         const std::lock_guard lock(mutex_);
+        if (follows) mirrors_.change();
         return queue_locked(encode_export_current(request.token));
     } else if (pushed = check_export(*set); pushed) {
-        pushed = push_handles(options_.socket, request.token, *set, deadline);
+        // Changes of it must come after it.
+        pushed = push_handles(options_.socket, request.token, *set, deadline, (features_ & kFeatureLiveMirror) != 0);
     }
     if (pushed) {
         VUDA_FAULT_POINT(client_pushed);

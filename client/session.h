@@ -24,6 +24,8 @@
 #include "client/backoff.h"
 #include "client/handles.h"
 #include "client/messages.h"
+#include "client/mirror_progress.h"
+#include "client/output.h"
 #include "client/own_fd.h"
 #include "client/report.h"
 
@@ -47,6 +49,12 @@ class SessionHost {
         uint32_t shared_xid = 0;
     };
     virtual Faults look_for_faults() { return {}; }
+    // Owner: the set `held` and mirror_delta() are as good as an export.
+    virtual bool follows_from(uint64_t) { return false; }
+    // Owner: what changed since export_host or the last call. Empty: nothing.
+    virtual Result<MirrorChange> mirror_delta() { return MirrorChange{}; }
+    // Attacher: takes over what the owner changed; an error says what is missing.
+    virtual Status mirror_update(const MirrorChange&) { return {}; }
     // The session page came with a greeting; `fd` is closed afterwards. Not used: what is wrong with it.
     virtual Status page_received(int fd, uint64_t bytes) {
         static_cast<void>(fd), static_cast<void>(bytes);
@@ -70,6 +78,9 @@ struct SessionSnapshot {
     Error reason;
 };
 
+// The line for a program's user. `consequence`: what comes of it; empty: nothing.
+std::string launch_refused_text(const LargeKernel& kernel, const std::string& consequence);
+
 class Session {
  public:
     // `host` and `reporter` outlive the session.
@@ -88,7 +99,7 @@ class Session {
     // Waits for this thread's turn, vudad's answer and the handles, `timeout` at most. After success attach_done must
     // follow; until then, or until the timeout has passed, other threads wait.
     Result<HandleSet> attach(const std::string& name, const Uuid& gpu, uint32_t channels,
-                             std::chrono::milliseconds timeout);
+                             std::chrono::milliseconds timeout, const LimitTerms& terms = {});
     void attach_done(const AttachOutcome& outcome);
 
     // Channels were given back.
@@ -97,8 +108,17 @@ class Session {
 
     // A Vulkan device of this process was lost. Returns when vudad has heard of it, or soon: programs end of this.
     void device_lost();
-    // The program is about to end, perhaps because of a fault that nobody has looked for yet.
-    void ending();
+    // The program is about to end, perhaps because of a fault that nobody has looked for yet, or of `unfit`: what
+    // does_not_fit() would have been told.
+    void ending(const std::optional<LargeKernel>& unfit = {});
+
+    // A kernel was refused and the program wishes to run unshared then: vudad is told, and one line says what comes of
+    // it. Returns at once. False: this process attached to nothing, and nothing was said.
+    bool does_not_fit(const LargeKernel& kernel);
+
+    // The renderer of this process mapped control buffers: they are sent to those who share, if there are any. Returns
+    // when they have them, or vudad's deadline has passed; not waiting again before that has caught up.
+    void control_buffers_changed();
 
     SessionSnapshot snapshot() const;
 
@@ -127,6 +147,7 @@ class Session {
         Uuid gpu;
         uint32_t channels;
         Deadline deadline;
+        LimitTerms terms;
         uint64_t id = 0;     // 0: not sent yet
         bool tried = false;  // a link was made for it
         uint64_t link = 0;   // which link brought the answer
@@ -164,10 +185,17 @@ class Session {
     void handle(const ServerMessage& message);
     void greeted(const HelloReply& reply);
     void answered(uint64_t id, const Error* error, const AttachReply* attach);
+    void send_unfit_locked(std::optional<LargeKernel>& hopeless);
+    void unfit_answered(uint64_t id, const Error* error, const DoesNotFitReply* reply);
+    void say_unfit(const LargeKernel& kernel, const std::string& consequence);
     void serve_export(const ExportRequest& request);
     void look_at_once(std::unique_lock<std::mutex>& lock);
     void look(bool device_lost);
     void tsg_died(bool own, uint32_t xid);
+    void send_mirrors();
+    void mirrors_answered(uint64_t id, const Error* error, uint32_t late);
+    void mirror(const MirrorUpdate& update);
+    void stop_mirroring_locked();
     void told_of_fault(const FaultNotice& notice);
     void commanded_to_detach(const Error& reason);
     void registration_failed(const Error& error);
@@ -208,15 +236,20 @@ class Session {
 
     SharingState state_ = SharingState::kUnspecified;
     uint32_t channels_ = 0;
-    uint32_t veid_ = 0;             // of the newest attach
-    uint32_t control_buffers_ = 0;  // likewise
-    bool device_lost_ = false;      // said by the layer, and not looked into yet
-    uint64_t looks_asked_ = 0;      // at once, by callers that wait
-    uint64_t looks_done_ = 0;       // and what they found is with vudad
-    uint64_t fault_id_ = 0;         // request on this link that is not answered; 0: none
-    bool dead_turn_ = false;        // the TSG died while channels were being moved into it
-    bool owner_gone_ = false;       // whose TSG the channels are in; its name may be another's by now
+    uint32_t veid_ = 0;                 // of the newest attach
+    uint32_t control_buffers_ = 0;      // likewise
+    bool device_lost_ = false;          // said by the layer, and not looked into yet
+    uint64_t looks_asked_ = 0;          // at once, by callers that wait
+    uint64_t looks_done_ = 0;           // and what they found is with vudad
+    std::string shared_name_;           // of the TSG that it attached to last
+    std::optional<LargeKernel> unfit_;  // what vudad is to know, and has not answered
+    uint64_t unfit_id_ = 0;             // request on this link; 0: to be sent
+    uint64_t fault_id_ = 0;             // request on this link that is not answered; 0: none
+    bool dead_turn_ = false;            // the TSG died while channels were being moved into it
+    bool owner_gone_ = false;           // whose TSG the channels are in; its name may be another's by now
     Error reason_{Code::kOk, "", ""};
+
+    MirrorProgress mirrors_;  // as owner
 
     uint64_t features_ = 0;  // that vudad offered on this link
     std::optional<partition::PartitionState> partition_;
@@ -229,12 +262,11 @@ class Session {
     Error partition_answer_{Code::kOk, "", ""};
 
     // Session thread only.
-    std::vector<UniqueFd> greeting_fds_;  // the page's, until its frame is complete
-    bool page_lost_ = false;              // no descriptor was left for it
+    bool page_lost_ = false;  // no descriptor was left for it
     OwnFd connection_;
     FrameDecoder decoder_;
-    std::string output_;
-    size_t output_sent_ = 0;
+    Output output_;
+    std::vector<UniqueFd> arrived_fds_;  // of messages that bring some, until theirs is complete
     uint64_t hello_id_ = 0;
     Deadline greeting_ends_{};
     Deadline up_since_{};

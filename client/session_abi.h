@@ -25,9 +25,10 @@ struct vuda_private_error {
 struct vuda_private_handle {
     uint32_t kind;  // vuda.v1.HandleKind: 1 TSG, 2 control buffer
     int32_t fd;
-    uint64_t va;      // GPU virtual address, bytes
-    uint64_t length;  // bytes
-    uint64_t offset;  // bytes
+    uint64_t va;       // GPU virtual address, bytes
+    uint64_t length;   // bytes
+    uint64_t offset;   // bytes
+    uint64_t mapping;  // owner's number of the mapping, never used again; 0: it gives none
 };
 
 struct vuda_private_handles {
@@ -36,6 +37,26 @@ struct vuda_private_handles {
     uint32_t channels_in_use;  // owner's channels in the TSG
     uint64_t generation;       // number of this set, > 0; another one after each change of what it holds
 };
+
+// A control buffer that is no longer mapped.
+struct vuda_private_range {
+    uint64_t va;      // GPU virtual address, bytes
+    uint64_t length;  // bytes
+    uint64_t mapping;
+};
+
+// What changed in a set of control buffers: `removed` first, then `added` (control buffers only).
+struct vuda_private_mirror {
+    uint64_t from;  // generation that this goes on from; 0 in an update: `added` is part of the set as it is
+    uint64_t to;
+    struct vuda_private_range* removed;
+    uint32_t removed_count;
+    uint32_t added_count;
+    struct vuda_private_handle* added;
+    uint32_t more;  // mirror_delta: there is more, call it again
+};
+
+#define VUDA_PRIVATE_MIRROR_PART 64u
 
 // What this process was asked to do: environment (VUDA_REGISTER, VUDA_ATTACH, VUDA_RESERVE, VUDA_SHARE, VUDA_REQUIRE,
 // VUDA_SOCKET, VUDA_HANDLE_SOCKET; read with secure_getenv) overlaid with what the program said through vuda.h.
@@ -80,6 +101,15 @@ struct vuda_private_callbacks {
     // since the last look, and the number of the error (Xid) of each: xids[0] the renderer's own, xids[1] the one that
     // was attached to. Called every 50 ms while the process shares: a few memory reads.
     uint32_t (*look_for_faults)(void* context, uint32_t xids[2]);
+    // Optional, for a process with a renderer that was exported. What changed in its control buffers since the last
+    // export or the last call, in parts of at most VUDA_PRIVATE_MIRROR_PART each way; both arrays are malloc'ed and the
+    // caller's, as are the fds. 0, with empty arrays when nothing changed; or -1 with `error` filled.
+    int (*mirror_delta)(void* context, struct vuda_private_mirror* out, struct vuda_private_error* error);
+    // Optional. 1: the set numbered `held` and what mirror_delta says of it are as good as an export; 0: export anew.
+    int (*follows_from)(void* context, uint64_t held);
+    // Optional, for a process that shares. The renderer's control buffers changed: takes that over into the address
+    // spaces of the contexts that share. The fds stay the caller's. 0, or -1 with `error` filled: what is missing.
+    int (*mirror_update)(void* context, const struct vuda_private_mirror* update, struct vuda_private_error* error);
     // Optional. From now on (`on`) GPU contexts that the calling thread makes share with nobody, whatever was asked
     // for, and are not reported; 0 ends that. May be called from within CUDA, outside of any ioctl.
     void (*unshared_contexts)(void* context, int on);
@@ -122,6 +152,10 @@ void vuda_private_attach_done(uint32_t channels_moved, uint32_t veid, uint32_t c
 // The process's CUDA context went away, or sharing ended for another reason (may be NULL).
 void vuda_private_detached(const struct vuda_private_error* reason);
 
+// The process's renderer mapped control buffers. Returns when all who share its TSG have them too, at once when nobody
+// shares, and within vudad's deadline in any case. Any thread, without a lock.
+void vuda_private_mirror_changed(void);
+
 // For `vudactl status`: this process does not share, and why. state: vuda.v1.SharingState.
 void vuda_private_report(uint32_t state, const struct vuda_private_error* reason);
 
@@ -144,6 +178,10 @@ int vuda_private_turns(uint32_t* graphics_permille, uint64_t* frame_ns);
 // launch: `mask` gets the TPCs that it must keep off (bit t of word t / 64), the result is that split's generation, 0
 // when there is none. The first call makes the program its own backend.
 uint64_t vuda_private_disable_mask(uint64_t mask[4]);
+
+// Likewise, before a kernel that wants so much shared memory a block, where `limit` is possible beside graphics; bytes.
+// 0: run it; else it was refused, and this is the CUresult for the program.
+int vuda_private_own_kernel(uint32_t shared_memory, uint32_t limit);
 
 // For benchmarks, to see in one process what following launches costs: 0 keeps CUDA from calling the partitioner before
 // launches (they then run as if no split was asked for, and are not counted), anything else undoes that. Returns 0 when

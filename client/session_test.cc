@@ -155,7 +155,8 @@ TEST_F(SessionTest, RegistersWithItsIdentity) {
     EXPECT_EQ(record.hellos[0].driver_version(), "580.159.04");
     EXPECT_EQ(record.hellos[0].executable(), "/opt/test");
     EXPECT_EQ(record.hellos[0].features(), kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota |
-                                               kFeatureSlo | kFeatureHeartbeat | kFeatureFaults);
+                                               kFeatureSlo | kFeatureHeartbeat | kFeatureFaults | kFeatureLiveMirror |
+                                               kFeatureUnshare);
     EXPECT_EQ(record.registers[0].name(), "game");
     EXPECT_EQ(record.registers[0].gpu_uuid().size(), 16u);
     ASSERT_TRUE(wait_for_state(SharingState::kRegistered));

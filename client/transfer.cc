@@ -15,7 +15,8 @@ Error bad_set(const std::string& what) {
 
 }  // namespace
 
-Status push_handles(const std::string& socket, const Token& token, const HandleSet& set, Deadline deadline) {
+Status push_handles(const std::string& socket, const Token& token, const HandleSet& set, Deadline deadline,
+                    bool stored) {
     Result<UniqueFd> connected = connect_unix(socket, deadline);
     if (!connected) return connected.error();
     const OwnFd connection(*std::move(connected));
@@ -34,7 +35,15 @@ Status push_handles(const std::string& socket, const Token& token, const HandleS
         if (!sent) return sent;
         VUDA_FAULT_POINT(client_push_part_sent);
     }
-    return {};
+    if (!stored) return {};
+    // vudad closes the connection when all is well, and says what is not.
+    FrameReader reader(connection.get());
+    const Result<std::string> said = reader.read(deadline);
+    if (!said) return said.error().code == Code::kUnavailable ? Status{} : said.error();
+    const Result<ServerMessage> message = decode_server_message(*said);
+    if (!message) return message.error();
+    const auto* error = std::get_if<Error>(&message->body);
+    return error != nullptr ? *error : bad_set("something else than the end of a push");
 }
 
 Result<HandleSet> pull_handles(const std::string& socket, const Token& token, size_t expected, Deadline deadline) {
@@ -65,6 +74,7 @@ Result<HandleSet> pull_handles(const std::string& socket, const Token& token, si
         if (set.items.size() != expected) return bad_set("fewer handles than it announced");
         if (reader.pending_fds() != 0) return bad_set("file descriptors that it did not announce");
         set.channels_in_use = bundle->channels_in_use;
+        set.generation = bundle->generation;
         VUDA_FAULT_POINT(client_fds_received);
         return set;
     }

@@ -9,8 +9,10 @@
 
 namespace vuda::client {
 
-// Owner to vudad. The descriptors stay the caller's; vudad gets its own references.
-Status push_handles(const std::string& socket, const Token& token, const HandleSet& set, Deadline deadline);
+// Owner to vudad. The descriptors stay the caller's; vudad gets its own references. `stored`: return when vudad has
+// taken the set over, so that what is said on the session afterwards comes afterwards.
+Status push_handles(const std::string& socket, const Token& token, const HandleSet& set, Deadline deadline,
+                    bool stored = false);
 
 // vudad to attacher: exactly `expected` handles, the TSG first and only there.
 Result<HandleSet> pull_handles(const std::string& socket, const Token& token, size_t expected, Deadline deadline);

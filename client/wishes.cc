@@ -70,6 +70,16 @@ void Wishes::set_allowed(std::optional<AllowList> allow) {
     allow_ = std::move(allow);
 }
 
+void Wishes::set_over_limit(limits::OverLimit policy) {
+    const std::lock_guard lock(mutex_);
+    over_limit_ = policy;
+}
+
+void Wishes::keep_apart() {
+    const std::lock_guard lock(mutex_);
+    apart_ = true;
+}
+
 void Wishes::clear() {
     const std::lock_guard lock(mutex_);
     ignore_environment_ = true;
@@ -77,6 +87,7 @@ void Wishes::clear() {
     attach_.reset();
     reserve_.reset();
     allow_.reset();
+    over_limit_.reset();
 }
 
 vuda_private_wishes Wishes::get() const {
@@ -96,6 +107,7 @@ vuda_private_wishes Wishes::get() const {
         out.reserve = *reserve_;
         if (out.attach_name[0] == '\0') out.share_in_process = 1;
     }
+    if (apart_) out.share_in_process = 0;
     return out;
 }
 
@@ -104,6 +116,16 @@ Result<AllowList> Wishes::allowed() const {
     if (allow_) return *allow_;
     if (ignore_environment_) return AllowList{};
     return parse_allow_list(env("VUDA_ALLOW_UIDS"), env("VUDA_ALLOW_GIDS"));
+}
+
+Result<limits::OverLimit> Wishes::over_limit() const {
+    const std::lock_guard lock(mutex_);
+    if (over_limit_) return *over_limit_;
+    const std::string said = env("VUDA_OVER_LIMIT");
+    if (ignore_environment_ || said.empty()) return limits::kDefaultOverLimit;
+    if (const auto policy = limits::parse_over_limit(said)) return *policy;
+    return Error{Code::kInvalidArgument,
+                 "VUDA_OVER_LIMIT='" + plain_text(said, 32) + "' is none of native, unshare and reject", ""};
 }
 
 }  // namespace vuda::client

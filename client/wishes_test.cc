@@ -20,7 +20,7 @@ class WishesTest : public testing::Test {
  private:
     static void clear() {
         for (const char* name : {"VUDA_REGISTER", "VUDA_ATTACH", "VUDA_RESERVE", "VUDA_SHARE", "VUDA_REQUIRE",
-                                 "VUDA_ALLOW_UIDS", "VUDA_ALLOW_GIDS"})
+                                 "VUDA_ALLOW_UIDS", "VUDA_ALLOW_GIDS", "VUDA_OVER_LIMIT"})
             unsetenv(name);
     }
 };
@@ -63,6 +63,37 @@ TEST_F(WishesTest, TheProgramWinsOverTheEnvironment) {
 
     wishes_.set_attach("later");
     EXPECT_STREQ(wishes_.get().attach_name, "later");
+}
+
+TEST_F(WishesTest, WhatBecomesOfKernelsThatAreTooLarge) {
+    EXPECT_EQ(*wishes_.over_limit(), limits::OverLimit::kNative);
+    setenv("VUDA_OVER_LIMIT", "unshare", 1);
+    EXPECT_EQ(*wishes_.over_limit(), limits::OverLimit::kUnshare);
+    wishes_.set_over_limit(limits::OverLimit::kReject);
+    EXPECT_EQ(*wishes_.over_limit(), limits::OverLimit::kReject) << "the program's word goes first";
+    wishes_.clear();
+    EXPECT_EQ(*wishes_.over_limit(), limits::OverLimit::kNative);
+}
+
+TEST_F(WishesTest, OutOfItsOwnTsg) {
+    setenv("VUDA_SHARE", "1", 1);
+    wishes_.set_reserve(4);
+    EXPECT_EQ(wishes_.get().share_in_process, 1);
+    wishes_.keep_apart();
+    EXPECT_EQ(wishes_.get().share_in_process, 0);
+    EXPECT_EQ(wishes_.get().reserve, 4u);
+}
+
+TEST_F(WishesTest, APolicyThatIsNone) {
+    setenv("VUDA_OVER_LIMIT", "", 1);
+    EXPECT_EQ(*wishes_.over_limit(), limits::OverLimit::kNative) << "said nothing";
+    setenv("VUDA_OVER_LIMIT", "nativ", 1);
+    const Result<limits::OverLimit> wrong = wishes_.over_limit();
+    ASSERT_FALSE(wrong);
+    EXPECT_EQ(wrong.error().code, Code::kInvalidArgument);
+    EXPECT_NE(wrong.error().text.find("VUDA_OVER_LIMIT='nativ'"), std::string::npos) << wrong.error().text;
+    wishes_.set_over_limit(limits::OverLimit::kReject);
+    EXPECT_EQ(*wishes_.over_limit(), limits::OverLimit::kReject);
 }
 
 TEST_F(WishesTest, WhoElseMayAttach) {

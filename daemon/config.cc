@@ -210,10 +210,11 @@ bool Config::operator==(const Config& other) const {
         const Settings& s = c.settings;
         return std::tie(c.control_socket, c.handle_socket, c.control_mode, c.handle_mode, c.log_level,
                         c.connections.total, c.connections.per_uid, c.requests_per_s, c.message_bytes, s.heartbeat,
-                        s.release, s.sessions_per_uid, s.names_per_uid, s.handles_per_uid, s.attach_default,
-                        s.attach_max, s.export_limit, s.turn_limit, s.attach.uids, s.attach.gids, s.partition.mode,
-                        s.partition.quota.kind, s.partition.quota.amount, s.faults.first, s.faults.factor, s.faults.max,
-                        s.faults.forget, c.metrics_textfile, c.metrics_interval, c.sim, c.sim_preset);
+                        s.release, s.sessions_per_uid, s.names_per_uid, s.handles_per_uid, s.programs_per_tsg,
+                        s.attach_default, s.attach_max, s.export_limit, s.turn_limit, s.attach.uids, s.attach.gids,
+                        s.partition.mode, s.partition.quota.kind, s.partition.quota.amount, s.faults.first,
+                        s.faults.factor, s.faults.max, s.faults.forget, s.unshare.first, s.unshare.factor,
+                        s.unshare.max, s.unshare.forget, c.metrics_textfile, c.metrics_interval, c.sim, c.sim_preset);
     };
     return tie(*this) == tie(other);
 }
@@ -230,8 +231,8 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
     Config config;
     Settings& settings = config.settings;
     Reader reader(parsed, file);
-    reader.only_tables(
-        {"socket", "log", "access", "limits", "attach", "liveness", "faults", "partition", "metrics", "sim"});
+    reader.only_tables({"socket", "log", "access", "limits", "attach", "liveness", "faults", "unshare", "partition",
+                        "metrics", "sim"});
 
     reader.table("socket", {"control", "handles", "control_mode", "handles_mode"});
     reader.text("control", config.control_socket);
@@ -249,31 +250,36 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
     reader.ids("attach_gids", settings.attach.gids);
 
     reader.table("limits", {"connections", "connections_per_uid", "sessions_per_uid", "names_per_uid",
-                            "handles_per_uid", "requests_per_s", "message_bytes"});
+                            "handles_per_uid", "programs_per_tsg", "requests_per_s", "message_bytes"});
     reader.count("connections", config.connections.total, 1, 16384);
     reader.count("connections_per_uid", config.connections.per_uid, 1, 16384);
     reader.count("sessions_per_uid", settings.sessions_per_uid, 1, 16384);
     reader.count("names_per_uid", settings.names_per_uid, 1, 1024);
     reader.count("handles_per_uid", settings.handles_per_uid, 1, 65536);
+    reader.count("programs_per_tsg", settings.programs_per_tsg, 1, 128);
     reader.count("requests_per_s", config.requests_per_s, 0, 1'000'000);
     // A frame with 64 handles and a report of 256 TPCs fit into the least.
     reader.count("message_bytes", config.message_bytes, 16'384, kFrameLimit);
 
-    reader.table("attach", {"default_ms", "max_ms", "export_ms", "turn_ms"});
+    reader.table("attach", {"default_ms", "max_ms", "export_ms", "turn_ms", "mirror_ms"});
     reader.time("default_ms", settings.attach_default, 10, 60'000);
     reader.time("max_ms", settings.attach_max, 10, 60'000);
     reader.time("export_ms", settings.export_limit, 10, 60'000);
     reader.time("turn_ms", settings.turn_limit, 10, 60'000);
+    reader.time("mirror_ms", settings.mirror_limit, 0, 60'000);
 
     reader.table("liveness", {"heartbeat_ms", "release_ms"});
     reader.time("heartbeat_ms", settings.heartbeat, 0, 3'600'000);
     reader.time("release_ms", settings.release, 0, 86'400'000);
 
-    reader.table("faults", {"backoff_ms", "backoff_factor", "backoff_max_ms", "forget_ms"});
-    reader.time("backoff_ms", settings.faults.first, 0, 86'400'000);
-    reader.count("backoff_factor", settings.faults.factor, 1, 100);
-    reader.time("backoff_max_ms", settings.faults.max, 0, 604'800'000);
-    reader.time("forget_ms", settings.faults.forget, 1000, 2'592'000'000);
+    for (const auto& [table, holds] :
+         {std::pair("faults", &settings.faults), std::pair("unshare", &settings.unshare)}) {
+        reader.table(table, {"backoff_ms", "backoff_factor", "backoff_max_ms", "forget_ms"});
+        reader.time("backoff_ms", holds->first, 0, 86'400'000);
+        reader.count("backoff_factor", holds->factor, 1, 100);
+        reader.time("backoff_max_ms", holds->max, 0, 604'800'000);
+        reader.time("forget_ms", holds->forget, 1000, 2'592'000'000);
+    }
 
     std::string mode = "auto";
     std::string quota = "none";
@@ -304,10 +310,12 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
                          std::to_string(2 * settings.heartbeat.count()) + ")",
                      ""};
     }
-    if (settings.faults.max < settings.faults.first) {
+    for (const auto& [table, holds] :
+         {std::pair("faults", &settings.faults), std::pair("unshare", &settings.unshare)}) {
+        if (holds->max >= holds->first) continue;
         return Error{Code::kInvalidArgument,
-                     file + ": faults.backoff_max_ms: must be at least faults.backoff_ms (" +
-                         std::to_string(settings.faults.first.count()) + ")",
+                     file + ": " + table + ".backoff_max_ms: must be at least " + table + ".backoff_ms (" +
+                         std::to_string(holds->first.count()) + ")",
                      ""};
     }
     return config;

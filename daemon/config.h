@@ -24,7 +24,13 @@ struct Config {
     ConnectionLimits connections;
     uint32_t requests_per_s = 5000;   // of one user; 0: no limit
     uint32_t message_bytes = 65'536;  // largest frame and gRPC message
-    Settings settings;
+    // Two processes that launch kernels in one TSG end it on GH100 (docs/compatibility.md, "More than one program").
+    static constexpr uint32_t kProgramsPerTsg = 1;
+    Settings settings = [] {
+        Settings own;
+        own.programs_per_tsg = kProgramsPerTsg;
+        return own;
+    }();
 
     // Where the metrics are written now and then, an absolute path; empty: nowhere.
     std::string metrics_textfile;

@@ -65,6 +65,7 @@ connections_per_uid = 9
 sessions_per_uid = 8
 names_per_uid = 7
 handles_per_uid = 6
+programs_per_tsg = 5
 requests_per_s = 50
 message_bytes = 20000
 [attach]
@@ -72,6 +73,7 @@ default_ms = 100
 max_ms = 200
 export_ms = 300
 turn_ms = 400
+mirror_ms = 45
 [liveness]
 heartbeat_ms = 500
 release_ms = 1000
@@ -92,7 +94,10 @@ preset = "rtx4090"
     EXPECT_THAT(config->settings.attach.gids, ElementsAre(3));
     EXPECT_EQ(config->connections.per_uid, 9u);
     EXPECT_EQ(config->settings.handles_per_uid, 6u);
+    EXPECT_EQ(config->settings.programs_per_tsg, 5u);
+    EXPECT_EQ(Config{}.settings.programs_per_tsg, 1u) << "what the GPUs that were measured allow";
     EXPECT_EQ(config->settings.turn_limit, Milliseconds(400));
+    EXPECT_EQ(config->settings.mirror_limit, Milliseconds(45));
     EXPECT_EQ(config->requests_per_s, 50u);
     EXPECT_EQ(config->message_bytes, 20'000u);
     EXPECT_EQ(config->settings.heartbeat, Milliseconds(500));
@@ -108,14 +113,32 @@ preset = "rtx4090"
               Quota::Kind::kAutomatic);
 }
 
+TEST(Config, HoldsAfterFaultsAndOfProgramsThatDoNotFit) {
+    const Result<Config> config = parse_config(
+        "[faults]\nbackoff_ms = 7\n[unshare]\nbackoff_ms = 1000\nbackoff_factor = 2\nbackoff_max_ms = 5000\n"
+        "forget_ms = 60000\n",
+        "x");
+    ASSERT_TRUE(config.ok());
+    EXPECT_EQ(config->settings.faults.first, Milliseconds(7));
+    EXPECT_EQ(config->settings.unshare,
+              (HoldSettings{Milliseconds(1000), 2, Milliseconds(5000), Milliseconds(60'000)}));
+    EXPECT_FALSE(*config == Config{});
+    EXPECT_EQ(parse_config("[unshare]\nbackoff_ms = 0\n", "x")->settings.unshare.first, Milliseconds(0));
+    EXPECT_EQ(error_of("[unshare]\nbackoff_ms = 2000\nbackoff_max_ms = 1000\n"),
+              "vudad.toml: unshare.backoff_max_ms: must be at least unshare.backoff_ms (2000)");
+    EXPECT_EQ(error_of("[unshare]\nbackoff = 1\n"),
+              "vudad.toml:2: unshare.backoff: unknown key; known here: backoff_ms, backoff_factor, backoff_max_ms, "
+              "forget_ms");
+}
+
 TEST(Config, ErrorsNameFileLineAndKey) {
     EXPECT_EQ(error_of("[log]\n\nlevle = \"info\"\n"), "vudad.toml:3: log.levle: unknown key; known here: level");
     EXPECT_EQ(error_of("[logs]\n"),
               "vudad.toml:1: logs: unknown; known here: socket, log, access, limits, attach, liveness, faults, "
-              "partition, metrics, sim");
+              "unshare, partition, metrics, sim");
     EXPECT_EQ(error_of("x = 1\n"),
               "vudad.toml:1: x: unknown; known here: socket, log, access, limits, attach, liveness, faults, "
-              "partition, metrics, sim");
+              "unshare, partition, metrics, sim");
     EXPECT_EQ(error_of("log = 3\n"), "vudad.toml:1: log: must be a table, [log]");
     EXPECT_EQ(error_of("[log]\nlevel = 3\n"), "vudad.toml:2: log.level: must be a string");
     EXPECT_EQ(error_of("[log]\nlevel = \"loud\"\n"),

@@ -3,15 +3,73 @@
 #include <algorithm>
 
 namespace vuda::daemon {
-Milliseconds FaultSettings::hold_for(uint32_t faults) const {
-    if (first.count() == 0 || faults == 0) return Milliseconds(0);
-    Milliseconds time = std::min(first, max);
-    for (uint32_t i = 1; i < faults && time < max; ++i) time = std::min(time * factor, max);
+namespace {
+
+bool in_force(const Hold& hold, TimePoint now) { return hold.until > now; }
+
+// One more time: `who` is held off, and how long.
+template <typename Held>
+Milliseconds hold_off(std::map<Suspect, Held>& holds, const Suspect& who, const HoldSettings& settings, TimePoint now) {
+    if (!holds.contains(who) && holds.size() >= FaultBook::kHoldsPerName) {
+        holds.erase(std::min_element(holds.begin(), holds.end(),
+                                     [](const auto& a, const auto& b) { return a.second.until < b.second.until; }));
+    }
+    Hold& hold = holds[who];
+    if (hold.times > 0 && now - hold.last >= settings.forget) hold.times = 0;
+    ++hold.times;
+    hold.last = now;
+    const Milliseconds time = settings.hold_for(hold.times);
+    hold.until = now + time;
     return time;
 }
 
-bool NameFaults::held(TimePoint now) const {
-    return std::any_of(holds.begin(), holds.end(), [now](const auto& entry) { return entry.second.until > now; });
+template <typename Held>
+size_t count_in_force(const std::map<Suspect, Held>& holds, TimePoint now) {
+    return static_cast<size_t>(
+        std::count_if(holds.begin(), holds.end(), [now](const auto& one) { return in_force(one.second, now); }));
+}
+
+template <typename Held>
+const Held* find_in_force(const std::map<Suspect, Held>& holds, const Suspect& who, TimePoint now) {
+    const auto found = holds.find(who);
+    return found == holds.end() || !in_force(found->second, now) ? nullptr : &found->second;
+}
+
+template <typename Held>
+void forget(std::map<Suspect, Held>& holds, const HoldSettings& settings, TimePoint now) {
+    std::erase_if(
+        holds, [&](const auto& one) { return !in_force(one.second, now) && now - one.second.last >= settings.forget; });
+}
+
+template <typename Running>
+std::vector<std::string> take_over(Running& running, TimePoint now) {
+    std::vector<std::string> over;
+    for (auto it = running.begin(); it != running.end();) {
+        if (it->second > now) {
+            ++it;
+            continue;
+        }
+        over.push_back(it->first);
+        it = running.erase(it);
+    }
+    return over;
+}
+
+}  // namespace
+
+Milliseconds HoldSettings::hold_for(uint32_t times) const {
+    if (first.count() == 0 || times == 0) return Milliseconds(0);
+    Milliseconds time = std::min(first, max);
+    for (uint32_t i = 1; i < times && time < max; ++i) time = std::min(time * factor, max);
+    return time;
+}
+
+bool NameFaults::held(TimePoint now) const { return count_in_force(holds, now) > 0; }
+
+void FaultBook::drop(Names::iterator entry) {
+    running_.erase(entry->first);
+    running_unfit_.erase(entry->first);
+    names_.erase(entry);
 }
 
 // Names nobody owns make room first, the oldest of them; one with a dead TSG is its owner's business.
@@ -22,9 +80,7 @@ void FaultBook::make_room(uid_t owner) {
             if (it->second.dead || !matches(it->second)) continue;
             if (oldest == names_.end() || it->second.at < oldest->second.at) oldest = it;
         }
-        if (oldest == names_.end()) return;
-        running_.erase(oldest->first);
-        names_.erase(oldest);
+        if (oldest != names_.end()) drop(oldest);
     };
     const auto of_owner = [owner](const NameFaults& entry) { return entry.uid == owner; };
     const auto count = std::count_if(names_.begin(), names_.end(), [&](const auto& e) { return of_owner(e.second); });
@@ -32,37 +88,25 @@ void FaultBook::make_room(uid_t owner) {
     if (names_.size() >= kNames) drop_oldest([](const NameFaults&) { return true; });
 }
 
-Milliseconds FaultBook::hold(NameFaults& entry, const Suspect& who, const FaultSettings& settings, TimePoint now) {
-    const auto known = entry.holds.find(who);
-    if (known == entry.holds.end() && entry.holds.size() >= kHoldsPerName) {
-        entry.holds.erase(std::min_element(entry.holds.begin(), entry.holds.end(), [](const auto& a, const auto& b) {
-            return a.second.until < b.second.until;
-        }));
-    }
-    Hold& hold = entry.holds[who];
-    if (hold.faults > 0 && now - hold.last >= settings.forget) hold.faults = 0;
-    ++hold.faults;
-    hold.last = now;
-    const Milliseconds time = settings.hold_for(hold.faults);
-    hold.until = now + time;
-    return time;
-}
-
-Milliseconds FaultBook::record(const std::string& name, uid_t owner, const Report& report,
-                               const FaultSettings& settings, TimePoint now) {
+// Made where it is not there.
+NameFaults& FaultBook::entry_of(const std::string& name, uid_t owner) {
     auto found = names_.find(name);
     if (found != names_.end() && found->second.uid != owner) {
         // Another user's name by now: what one user's programs did is nothing to the other's.
-        running_.erase(name);
-        names_.erase(found);
+        drop(found);
         found = names_.end();
     }
     if (found == names_.end()) {
         make_room(owner);
         found = names_.emplace(name, NameFaults{}).first;
+        found->second.uid = owner;
     }
-    NameFaults& entry = found->second;
-    entry.uid = owner;
+    return found->second;
+}
+
+Milliseconds FaultBook::record(const std::string& name, uid_t owner, const Report& report, const HoldSettings& settings,
+                               TimePoint now) {
+    NameFaults& entry = entry_of(name, owner);
     entry.dead = true;
     entry.xid = report.xid;
     entry.text = report.text;
@@ -74,7 +118,7 @@ Milliseconds FaultBook::record(const std::string& name, uid_t owner, const Repor
     return report.culprit ? blame(name, *report.culprit, report.pid, settings, now) : Milliseconds(0);
 }
 
-Milliseconds FaultBook::blame(const std::string& name, const Suspect& culprit, pid_t pid, const FaultSettings& settings,
+Milliseconds FaultBook::blame(const std::string& name, const Suspect& culprit, pid_t pid, const HoldSettings& settings,
                               TimePoint now) {
     const auto found = names_.find(name);
     if (found == names_.end()) return Milliseconds(0);
@@ -91,7 +135,7 @@ Milliseconds FaultBook::blame(const std::string& name, const Suspect& culprit, p
     undo_ = Undo{name, culprit, before == entry.holds.end() ? std::nullopt : std::optional(before->second)};
     entry.culprit = culprit;
     entry.culprit_pid = pid;
-    const Milliseconds time = hold(entry, culprit, settings, now);
+    const Milliseconds time = hold_off(entry.holds, culprit, settings, now);
     if (time.count() > 0) running_[name] = std::max(now + time, running_[name]);
     return time;
 }
@@ -118,8 +162,34 @@ const NameFaults* FaultBook::find(std::string_view name) const {
 const Hold* FaultBook::held(std::string_view name, const Suspect& who, TimePoint now) const {
     const NameFaults* entry = find(name);
     if (entry == nullptr) return nullptr;
-    const auto found = entry->holds.find(who);
-    return found == entry->holds.end() || found->second.until <= now ? nullptr : &found->second;
+    return find_in_force(entry->holds, who, now);
+}
+
+Milliseconds FaultBook::does_not_fit(const std::string& name, uid_t owner, const Suspect& who, const Want& want,
+                                     const HoldSettings& settings, TimePoint now) {
+    if (settings.first.count() == 0) return Milliseconds(0);
+    NameFaults& entry = entry_of(name, owner);
+    if (!entry.fault()) entry.at = now;
+    Milliseconds time(0);
+    if (const Unfit* known = find_in_force(entry.unfit, who, now)) {
+        time = std::chrono::ceil<Milliseconds>(known->until - now);
+    } else {
+        time = hold_off(entry.unfit, who, settings, now);
+    }
+    Unfit& unfit = entry.unfit[who];
+    unfit.bytes = std::max(unfit.bytes, want.bytes);
+    unfit.limit = want.limit;
+    unfit.fitted = unfit.fitted || want.fitted;
+    TimePoint& running = running_unfit_[name];
+    running = std::max(running, unfit.until);
+    return time;
+}
+
+const Unfit* FaultBook::unfit(std::string_view name, const Suspect& who, bool fitted, TimePoint now) const {
+    const NameFaults* entry = find(name);
+    if (entry == nullptr) return nullptr;
+    const Unfit* unfit = find_in_force(entry->unfit, who, now);
+    return unfit == nullptr || (fitted && !unfit->fitted) ? nullptr : unfit;
 }
 
 std::optional<uid_t> FaultBook::reserved(std::string_view name, TimePoint now) const {
@@ -132,52 +202,51 @@ std::optional<uint32_t> FaultBook::lift(const std::string& name, TimePoint now) 
     const auto found = names_.find(name);
     if (found == names_.end()) return std::nullopt;
     const auto lifted =
-        static_cast<uint32_t>(std::count_if(found->second.holds.begin(), found->second.holds.end(),
-                                            [now](const auto& entry) { return entry.second.until > now; }));
-    running_.erase(name);
+        static_cast<uint32_t>(count_in_force(found->second.holds, now) + count_in_force(found->second.unfit, now));
     if (undo_ && undo_->name == name) undo_.reset();
     if (found->second.dead) {
+        running_.erase(name);
+        running_unfit_.erase(name);
         found->second.holds.clear();
+        found->second.unfit.clear();
     } else {
-        names_.erase(found);
+        drop(found);
     }
     return lifted;
 }
 
-std::vector<std::string> FaultBook::take_ended(const FaultSettings& settings, TimePoint now) {
-    std::vector<std::string> ended;
-    for (auto it = running_.begin(); it != running_.end();) {
-        if (it->second > now) {
-            ++it;
-            continue;
-        }
-        ended.push_back(it->first);
-        it = running_.erase(it);
-    }
+FaultBook::Over FaultBook::take_ended(const HoldSettings& faults, const HoldSettings& unshare, TimePoint now) {
+    Over over{take_over(running_, now), take_over(running_unfit_, now)};
     for (auto it = names_.begin(); it != names_.end();) {
-        std::erase_if(it->second.holds, [&](const auto& entry) {
-            return entry.second.until <= now && now - entry.second.last >= settings.forget;
-        });
-        const bool forgotten = !it->second.dead && it->second.holds.empty() && now - it->second.at >= settings.forget;
+        NameFaults& entry = it->second;
+        forget(entry.holds, faults, now);
+        forget(entry.unfit, unshare, now);
+        const bool forgotten = !entry.dead && entry.holds.empty() && entry.unfit.empty() &&
+                               (!entry.fault() || now - entry.at >= faults.forget);
         it = forgotten ? names_.erase(it) : std::next(it);
     }
-    return ended;
+    return over;
 }
 
 std::optional<TimePoint> FaultBook::next_end() const {
     std::optional<TimePoint> next;
-    for (const auto& [name, until] : running_) {
-        if (!next || until < *next) next = until;
+    for (const Running* running : {&running_, &running_unfit_}) {
+        for (const auto& [name, until] : *running) {
+            if (!next || until < *next) next = until;
+        }
     }
     return next;
 }
 
 size_t FaultBook::holds_in_force(TimePoint now) const {
     size_t sum = 0;
-    for (const auto& [name, entry] : names_) {
-        sum += static_cast<size_t>(std::count_if(entry.holds.begin(), entry.holds.end(),
-                                                 [now](const auto& hold) { return hold.second.until > now; }));
-    }
+    for (const auto& [name, entry] : names_) sum += count_in_force(entry.holds, now);
+    return sum;
+}
+
+size_t FaultBook::unfit_in_force(TimePoint now) const {
+    size_t sum = 0;
+    for (const auto& [name, entry] : names_) sum += count_in_force(entry.unfit, now);
     return sum;
 }
 

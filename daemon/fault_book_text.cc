@@ -65,20 +65,41 @@ std::string FaultBook::to_text(TimePoint now, int64_t unix_ms) const {
                     escaped(entry.culprit->program) + "\n";
         }
         for (const auto& [who, hold] : entry.holds) {
-            text += "hold " + std::to_string(who.uid) + " " + std::to_string(hold.faults) + " " + wall(hold.last) +
-                    " " + wall(hold.until) + " " + escaped(who.program) + "\n";
+            text += "hold " + std::to_string(who.uid) + " " + std::to_string(hold.times) + " " + wall(hold.last) + " " +
+                    wall(hold.until) + " " + escaped(who.program) + "\n";
+        }
+        for (const auto& [who, unfit] : entry.unfit) {
+            text += "unfit " + std::to_string(who.uid) + " " + std::to_string(unfit.times) + " " + wall(unfit.last) +
+                    " " + wall(unfit.until) + " " + escaped(who.program) + " " + std::to_string(unfit.bytes) + " " +
+                    std::to_string(unfit.limit) + " " + (unfit.fitted ? "1" : "0") + "\n";
         }
     }
     return text;
 }
 
-size_t FaultBook::load(std::string_view text, const FaultSettings& settings, TimePoint now, int64_t unix_ms) {
+size_t FaultBook::load(std::string_view text, const HoldSettings& faults, const HoldSettings& unshare, TimePoint now,
+                       int64_t unix_ms) {
     size_t bad = 0;
     bool first = true;
     NameFaults* current = nullptr;
     std::string name;
     const auto at = [&](int64_t wall, Milliseconds before, Milliseconds after) {
         return now + Milliseconds(std::clamp<int64_t>(wall - unix_ms, -before.count(), after.count()));
+    };
+    // The words that both kinds of hold begin with.
+    const auto take_hold = [&](const std::vector<std::string_view>& words, const HoldSettings& settings, Suspect& who,
+                               Hold& hold) {
+        int64_t last = 0;
+        int64_t until = 0;
+        if (!read_number(words[1], who.uid) || !read_number(words[2], hold.times) || hold.times == 0 ||
+            !read_number(words[3], last) || !read_number(words[4], until) || last < 0 || until < 0)
+            return false;
+        std::optional<std::string> program = unescaped(words[5]);
+        if (!program) return false;
+        who.program = *std::move(program);
+        hold.last = at(last, settings.forget, Milliseconds(0));
+        hold.until = at(until, settings.forget, settings.max);
+        return true;
     };
     const auto take = [&](const std::vector<std::string_view>& words) {
         if (words[0] == "name") {
@@ -91,7 +112,7 @@ size_t FaultBook::load(std::string_view text, const FaultSettings& settings, Tim
             const std::optional<std::string> said = unescaped(words[5]);
             if (!said) return false;
             entry.text = clean_text(*said, kTextLimit);
-            entry.at = at(entry.unix_ms, settings.forget, Milliseconds(0));
+            entry.at = at(entry.unix_ms, faults.forget, Milliseconds(0));
             name = std::string(words[1]);
             current = &names_.insert_or_assign(name, std::move(entry)).first->second;
             return true;
@@ -108,22 +129,24 @@ size_t FaultBook::load(std::string_view text, const FaultSettings& settings, Tim
             current->culprit_pid = pid;
             return true;
         }
-        if (words[0] != "hold") return false;
         Suspect who;
-        Hold hold;
-        int64_t last = 0;
-        int64_t until = 0;
-        if (words.size() != 6 || !read_number(words[1], who.uid) || !read_number(words[2], hold.faults) ||
-            hold.faults == 0 || !read_number(words[3], last) || !read_number(words[4], until) || last < 0 ||
-            until < 0 || current->holds.size() >= kHoldsPerName)
+        if (words[0] == "hold") {
+            Hold hold;
+            if (words.size() != 6 || current->holds.size() >= kHoldsPerName || !take_hold(words, faults, who, hold))
+                return false;
+            current->holds[std::move(who)] = hold;
+            if (hold.until > now) running_[name] = std::max(hold.until, running_[name]);
+            return true;
+        }
+        Unfit unfit;
+        uint32_t fitted = 0;
+        if (words[0] != "unfit" || words.size() != 9 || current->unfit.size() >= kHoldsPerName ||
+            !take_hold(words, unshare, who, unfit) || !read_number(words[6], unfit.bytes) ||
+            !read_number(words[7], unfit.limit) || !read_number(words[8], fitted) || fitted > 1)
             return false;
-        std::optional<std::string> program = unescaped(words[5]);
-        if (!program) return false;
-        who.program = *std::move(program);
-        hold.last = at(last, settings.forget, Milliseconds(0));
-        hold.until = at(until, settings.forget, settings.max);
-        current->holds[std::move(who)] = hold;
-        if (hold.until > now) running_[name] = std::max(hold.until, running_[name]);
+        unfit.fitted = fitted == 1;
+        current->unfit[std::move(who)] = unfit;
+        if (unfit.until > now) running_unfit_[name] = std::max(unfit.until, running_unfit_[name]);
         return true;
     };
     while (!text.empty()) {

@@ -13,7 +13,7 @@ namespace vuda::daemon {
 std::vector<int> HandleProtocol::Output::fds() const {
     std::vector<int> out;
     if (page) out.push_back(page->get());
-    for (size_t i = first; i < first + count; ++i) out.push_back(set->items()[i].fd.get());
+    for (const HeldPtr& handle : handles) out.push_back(handle->fd.get());
     return out;
 }
 
@@ -54,8 +54,10 @@ void HandleProtocol::go_on() {
         ++requests_;
         on_frame(**frame);
     }
-    if (phase_ == Phase::kSession && !fds_.empty()) {
-        offend("fd-flood", {Code::kInvalidArgument, "a session carries no file descriptors", ""});
+    // Those of a frame that is not here in full, or whose turn is yet to come, may be.
+    const bool awaited = session_fds_ && (more_ || (decoder_.buffered() > 0 && fds_.size() <= kFrameFdLimit));
+    if (phase_ == Phase::kSession && !fds_.empty() && !awaited) {
+        offend("fd-flood", {Code::kInvalidArgument, "file descriptors that no message announced", ""});
     }
 }
 
@@ -71,7 +73,7 @@ void HandleProtocol::on_frame(const std::string& body) {
             if (!frame.has_client()) {
                 return offend("bad-frame", {Code::kFailedPrecondition, "a session carries client messages only", ""});
             }
-            return context_.registry.receive(session_, frame.client());
+            return on_client(frame.client());
         case Phase::kPush:
             if (!frame.has_push() || frame.push().token() != push_token_) {
                 return offend("bad-push", {Code::kFailedPrecondition, "a push goes on with its own frames only", ""});
@@ -97,6 +99,7 @@ void HandleProtocol::on_first_frame(const v1::Frame& frame) {
             page_.reset();
             if (!session) return offend("session-refused", session.error());
             session_ = *session;
+            session_fds_ = (hello.features() & context_.registry.features() & v1::FEATURE_LIVE_MIRROR) != 0;
             return;
         }
         case v1::Frame::kPush: {
@@ -118,6 +121,37 @@ void HandleProtocol::on_first_frame(const v1::Frame& frame) {
             return offend("bad-frame",
                           {Code::kFailedPrecondition, "a connection begins with Hello, a push or a pull", ""});
     }
+}
+
+void HandleProtocol::on_client(const v1::ClientMessage& message) {
+    // An answer to us is no request: a renderer that maps much would use its programs' rate up otherwise.
+    if (message.has_mirror_done() && requests_ > 0 &&
+        context_.registry.awaits_mirror(session_, message.mirror_done().to()))
+        --requests_;
+    if (!message.has_mirror_update() || !session_fds_) return context_.registry.receive(session_, message);
+    const auto count = static_cast<size_t>(message.mirror_update().added_size());
+    if (fds_lost_) {
+        fds_lost_ = false;
+        for (UniqueFd& fd : fds_) context_.reaper.close(std::move(fd));
+        fds_.clear();
+        if (const auto held = context_.log_limit.admit(0, "fds-lost")) {
+            spdlog::error("{}: {} ({} more like this)", peer_.describe(), fds_lost_error().to_string(), *held);
+        }
+    }
+    if (context_.reaper.backlog() > context_.limits.reaper_backlog) {
+        return offend("fd-flood",
+                      {Code::kUnavailable, "vudad cannot close the descriptors it has", "does a file system hang?"});
+    }
+    std::vector<HeldPtr> added;
+    if (count > kHandlesPerFrame)
+        return offend("bad-mirror", {Code::kInvalidArgument, "more than 64 buffers in one update", ""});
+    std::vector<UniqueFd> fds = take_fds(count);
+    for (size_t i = 0; i < fds.size(); ++i) {
+        added.push_back(std::make_shared<const HeldHandle>(
+            context_.reaper, message.mirror_update().added(static_cast<int>(i)), std::move(fds[i])));
+    }
+    // Too few: our own trouble (above), or the peer's mistake. The registry says so to the owner, who sends it anew.
+    context_.registry.receive_mirror(session_, message, std::move(added));
 }
 
 // Null when the client wants none, or there is none to be had: splits and samples are then not for it, sharing is.
@@ -187,13 +221,13 @@ void HandleProtocol::queue_bundle() {
     bundle = bundle_of(*pull_.handles, first, kHandlesPerFrame);
     bundle.set_token(pull_token_);
     bundle.set_channels_in_use(pull_.channels_in_use);
+    if (bundle.last()) bundle.set_generation(pull_.generation);
     const auto count = static_cast<size_t>(bundle.handles_size());
     pulled_ += count;
     const bool last = bundle.last();
     enqueue(frame);
-    output_.back().set = pull_.handles;
-    output_.back().first = first;
-    output_.back().count = count;
+    const auto begin = pull_.handles->items().begin() + static_cast<std::ptrdiff_t>(first);
+    output_.back().handles.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
     if (last) end();
 }
 
@@ -217,7 +251,7 @@ void HandleProtocol::enqueue(const v1::Frame& frame) {
     if (changed_) changed_();
 }
 
-void HandleProtocol::send(const v1::ServerMessage& message) {
+void HandleProtocol::send_with(const v1::ServerMessage& message, std::vector<HeldPtr> handles) {
     if (phase_ != Phase::kSession) return;
     if (output_bytes_ > context_.limits.output_bytes) {
         // Not a word more, and nothing of what it has not read: it would not read this either. The registry is in the
@@ -235,6 +269,7 @@ void HandleProtocol::send(const v1::ServerMessage& message) {
     enqueue(frame);
     if (message.has_hello_reply() && message.hello_reply().page_bytes() > 0 && !output_.empty())
         output_.back().page = std::move(page_);
+    if (!handles.empty() && !output_.empty()) output_.back().handles = std::move(handles);
 }
 
 void HandleProtocol::close(const Error& reason) {

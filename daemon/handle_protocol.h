@@ -46,14 +46,12 @@ struct ProtocolContext {
 
 class HandleProtocol final : private SessionSink {
  public:
-    // One frame on its way out. The descriptors belong to `set`, which the frame keeps alive.
+    // One frame on its way out, and what it announces.
     struct Output {
         std::string bytes;
-        HandleSetPtr set;
-        std::shared_ptr<const UniqueFd> page;  // instead of a set: the session page
-        size_t first = 0;
-        size_t count = 0;
-        size_t sent = 0;  // bytes the socket took; descriptors go with the first
+        std::vector<HeldPtr> handles;
+        std::shared_ptr<const UniqueFd> page;  // instead of handles: the session page
+        size_t sent = 0;                       // bytes the socket took; descriptors go with the first
 
         std::vector<int> fds() const;
     };
@@ -66,7 +64,7 @@ class HandleProtocol final : private SessionSink {
 
     // True while descriptors may come. At other times read without a control buffer: the kernel then drops what is
     // sent, at no cost to us.
-    bool wants_fds() const { return phase_ == Phase::kOpening || phase_ == Phase::kPush; }
+    bool wants_fds() const { return phase_ == Phase::kOpening || phase_ == Phase::kPush || session_fds_; }
     // False once the end is decided: read no more.
     bool wants_input() const { return phase_ != Phase::kEnding; }
 
@@ -104,6 +102,7 @@ class HandleProtocol final : private SessionSink {
     void on_frame(const std::string& body);
     void on_first_frame(const v1::Frame& frame);
     void on_push(const v1::HandleBundle& bundle);
+    void on_client(const v1::ClientMessage& message);
     std::unique_ptr<SessionPage> make_page(const v1::Hello& hello);
     void begin_pull(const v1::HandlePull& pull);
     void queue_bundle();
@@ -115,7 +114,8 @@ class HandleProtocol final : private SessionSink {
     std::vector<UniqueFd> take_fds(size_t count);
 
     // SessionSink
-    void send(const v1::ServerMessage& message) override;
+    void send(const v1::ServerMessage& message) override { send_with(message, {}); }
+    void send_with(const v1::ServerMessage& message, std::vector<HeldPtr> handles) override;
     void close(const Error& reason) override;
 
     ProtocolContext& context_;
@@ -132,6 +132,7 @@ class HandleProtocol final : private SessionSink {
     std::optional<TimePoint> deadline_;
 
     SessionId session_ = 0;
+    bool session_fds_ = false;              // its messages may bring descriptors: MirrorUpdate
     std::shared_ptr<const UniqueFd> page_;  // until HelloReply took it
     std::optional<PushTicket> push_;
     std::string push_token_;

@@ -17,6 +17,13 @@ Status check(const v1::Handle& handle, bool first) {
             return bad("a TSG has no address or length");
         return {};
     }
+    return check_buffer(handle);
+}
+
+}  // namespace
+
+Status check_buffer(const v1::Handle& handle) {
+    const auto bad = [](std::string text) { return Error{Code::kInvalidArgument, std::move(text), ""}; };
     if (handle.kind() != v1::HANDLE_KIND_CONTROL_BUFFER) {
         return bad("unknown handle kind " + std::to_string(static_cast<int>(handle.kind())));
     }
@@ -27,10 +34,14 @@ Status check(const v1::Handle& handle, bool first) {
     return {};
 }
 
-}  // namespace
-
-HandleSet::~HandleSet() {
-    for (HeldHandle& item : items_) reaper_.close(std::move(item.fd));
+v1::Handle HeldHandle::message() const {
+    v1::Handle handle;
+    handle.set_kind(kind);
+    handle.set_va(va);
+    handle.set_length(length);
+    handle.set_offset(offset);
+    handle.set_mapping(mapping);
+    return handle;
 }
 
 Status HandleSet::append(const v1::HandleBundle& bundle, std::vector<UniqueFd> fds, size_t limit) {
@@ -55,8 +66,8 @@ Status HandleSet::append(const v1::HandleBundle& bundle, std::vector<UniqueFd> f
         if (Status ok = check(handle, items_.empty() && &handle == &bundle.handles(0)); !ok) return fail(ok.error());
     }
     for (size_t i = 0; i < count; ++i) {
-        const v1::Handle& handle = bundle.handles(static_cast<int>(i));
-        items_.push_back({handle.kind(), handle.va(), handle.length(), handle.offset(), std::move(fds[i])});
+        items_.push_back(
+            std::make_shared<const HeldHandle>(reaper_, bundle.handles(static_cast<int>(i)), std::move(fds[i])));
     }
     return {};
 }
@@ -65,12 +76,7 @@ v1::HandleBundle bundle_of(const HandleSet& set, size_t first, size_t count) {
     v1::HandleBundle bundle;
     count = std::min(count, set.size() - first);
     for (size_t i = first; i < first + count; ++i) {
-        const HeldHandle& item = set.items()[i];
-        v1::Handle& handle = *bundle.add_handles();
-        handle.set_kind(item.kind);
-        handle.set_va(item.va);
-        handle.set_length(item.length);
-        handle.set_offset(item.offset);
+        *bundle.add_handles() = set.items()[i]->message();
     }
     bundle.set_last(first + count == set.size());
     return bundle;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -14,16 +15,42 @@
 namespace vuda::daemon {
 
 // Largest set that one TSG may have. Real renderers: about 84 (docs/wire-protocol.md).
-inline constexpr size_t kHandlesPerSet = 4096;
+inline constexpr size_t kHandlesPerSet = 16384;
 inline constexpr size_t kHandlesPerFrame = 64;
 
-struct HeldHandle {
-    v1::HandleKind kind = v1::HANDLE_KIND_UNSPECIFIED;
-    uint64_t va = 0;
-    uint64_t length = 0;
-    uint64_t offset = 0;
+// Closes its descriptor through the reaper.
+class HeldHandle {
+ public:
+    HeldHandle(FdReaper& reaper, const v1::Handle& handle, UniqueFd given)
+        : kind(handle.kind()),
+          va(handle.va()),
+          length(handle.length()),
+          offset(handle.offset()),
+          mapping(handle.mapping()),
+          fd(std::move(given)),
+          reaper_(reaper) {}
+    HeldHandle(const HeldHandle&) = delete;
+    HeldHandle& operator=(const HeldHandle&) = delete;
+    ~HeldHandle() { reaper_.close(std::move(fd)); }
+
+    v1::Handle message() const;
+
+    const v1::HandleKind kind;
+    const uint64_t va;
+    const uint64_t length;
+    const uint64_t offset;
+    const uint64_t mapping;
     UniqueFd fd;
+
+ private:
+    FdReaper& reaper_;
 };
+
+// Shared: sets that follow one another have most of their handles in common.
+using HeldPtr = std::shared_ptr<const HeldHandle>;
+
+// INVALID_ARGUMENT: fields that make no sense, another kind than a control buffer.
+Status check_buffer(const v1::Handle& handle);
 
 // Immutable once stored, and shared: a transfer that is under way keeps the set it began with while a newer one takes
 // its place. vudad never looks into the fds (fstat on a hostile FUSE file can block); RM does when somebody imports
@@ -33,9 +60,11 @@ class HandleSet {
     explicit HandleSet(FdReaper& reaper) : reaper_(reaper) {}
     HandleSet(const HandleSet&) = delete;
     HandleSet& operator=(const HandleSet&) = delete;
-    ~HandleSet();
+    // A TSG, and buffers by address.
+    HandleSet(FdReaper& reaper, std::vector<HeldPtr> items) : reaper_(reaper), items_(std::move(items)) {}
 
-    const std::vector<HeldHandle>& items() const { return items_; }
+    const std::vector<HeldPtr>& items() const { return items_; }
+    FdReaper& reaper() const { return reaper_; }
     size_t size() const { return items_.size(); }
 
     // Adds one frame's handles. INVALID_ARGUMENT: not exactly one TSG, first; fields that make no sense; more or fewer
@@ -45,7 +74,7 @@ class HandleSet {
 
  private:
     FdReaper& reaper_;
-    std::vector<HeldHandle> items_;
+    std::vector<HeldPtr> items_;
 };
 
 using HandleSetPtr = std::shared_ptr<const HandleSet>;

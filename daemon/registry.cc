@@ -127,6 +127,7 @@ void Registry::emit_refused(const char* kind, std::string_view name, const Peer&
 }
 
 void Registry::update_deadline() {
+    for (auto& [name, tsg] : tsgs_) follow(*tsg);
     const std::optional<TimePoint> next = next_deadline();
     if (next == announced_deadline_) return;
     announced_deadline_ = next;
@@ -159,6 +160,8 @@ Result<SessionId> Registry::open_session(const Peer& peer, Transport transport, 
     session->client_version = clean_text(hello.client_version(), kProgramLimit);
     session->driver_version = clean_text(hello.driver_version(), kProgramLimit);
     session->features = identity_.features & hello.features();
+    // gRPC carries no descriptors.
+    if (transport == Transport::kGrpc) session->features &= ~static_cast<uint64_t>(v1::FEATURE_LIVE_MIRROR);
     session->page = std::move(page);
     if (session->page) next_look_ = TimePoint::min();
     if (!session->page) session->features &= ~static_cast<uint64_t>(v1::FEATURE_SHARED_PAGE);
@@ -279,7 +282,12 @@ void Registry::receive(SessionId id, const v1::ClientMessage& message) {
         case v1::ClientMessage::kSetMode: on_set_mode(*session, message.id(), message.set_mode()); break;
         case v1::ClientMessage::kSetQuota: on_set_quota(*session, message.id(), message.set_quota()); break;
         case v1::ClientMessage::kFault: on_fault(*session, message.id(), message.fault()); break;
+        case v1::ClientMessage::kDoesNotFit: on_does_not_fit(*session, message.id(), message.does_not_fit()); break;
         case v1::ClientMessage::kSetTargets: on_set_targets(*session, message.id(), message.set_targets()); break;
+        case v1::ClientMessage::kMirrorDone: on_mirror_done(*session, message.mirror_done()); break;
+        case v1::ClientMessage::kMirrorUpdate:
+            reply_error(*session, message.id(), {Code::kUnimplemented, "this session carries no descriptors", ""});
+            break;
         case v1::ClientMessage::kHello:
             reply_error(*session, message.id(),
                         {Code::kFailedPrecondition, "Hello was said already in this session", ""});
@@ -468,6 +476,7 @@ std::optional<TimePoint> Registry::next_deadline() const {
     for (const auto& [name, tsg] : tsgs_) {
         if (tsg->turn) consider(tsg->turn->deadline);
         for (const Waiter& waiter : tsg->queue) consider(waiter.deadline);
+        for (const Mirroring& mirroring : tsg->mirroring) consider(mirroring.deadline);
     }
     if (next_beat_) consider(*next_beat_);
     if (const auto end = faults_.next_end()) consider(*end);
@@ -481,7 +490,7 @@ size_t Registry::sessions_sharing() const {
 
 size_t Registry::handle_count() const {
     size_t sum = 0;
-    for (const auto& [name, tsg] : tsgs_) sum += tsg->handles ? tsg->handles->size() : 0;
+    for (const auto& [name, tsg] : tsgs_) sum += tsg->live.size();
     return sum;
 }
 
@@ -509,8 +518,8 @@ void Registry::fill_status(v1::StatusReply& out) const {
         info.set_gpu_uuid(std::string(tsg->gpu.bytes.begin(), tsg->gpu.bytes.end()));
         info.set_owner_session(tsg->owner);
         fill_peer(*info.mutable_owner(), *sessions_.at(tsg->owner));
-        info.set_exported(tsg->handles != nullptr);
-        info.set_control_buffers(tsg->handles ? static_cast<uint32_t>(tsg->handles->size() - 1) : 0);
+        info.set_exported(!tsg->live.empty());
+        info.set_control_buffers(tsg->live.empty() ? 0 : static_cast<uint32_t>(tsg->live.size() - 1));
         info.set_channels(tsg->channels_in_use());
         for (const auto& [id, attached] : tsg->attached) info.add_attached_sessions(id);
         info.set_since_ms(age(tsg->since));
@@ -518,7 +527,7 @@ void Registry::fill_status(v1::StatusReply& out) const {
         for (const gid_t gid : tsg->allow.gids) info.add_allow_gids(gid);
         fill_split(*tsg, info);
         fill_slo(*tsg, info);
-        if (const NameFaults* entry = faults_.find(name)) {
+        if (const NameFaults* entry = faults_.find(name); entry != nullptr && entry->fault()) {
             info.mutable_fault()->set_name(name);
             fill_fault(*entry, *info.mutable_fault());
         }
@@ -529,6 +538,7 @@ void Registry::fill_status(v1::StatusReply& out) const {
         info.set_name(name);
         fill_fault(entry, info);
     }
+    fill_unfit(out);
     for (const auto& [id, session] : sessions_) {
         v1::SessionInfo& info = *out.add_sessions();
         info.set_session_id(id);

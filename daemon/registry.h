@@ -29,6 +29,7 @@
 #include "daemon/clock.h"
 #include "daemon/fault_book.h"
 #include "daemon/handle_set.h"
+#include "daemon/live_set.h"
 #include "daemon/partition.h"
 #include "daemon/peer.h"
 #include "daemon/session_page.h"
@@ -51,6 +52,11 @@ enum class Transport { kFrames, kGrpc };
 class SessionSink {
  public:
     virtual void send(const v1::ServerMessage& message) = 0;
+    // With the descriptors of `handles`. Only to sessions with FEATURE_LIVE_MIRROR, which are of transport kFrames.
+    virtual void send_with(const v1::ServerMessage& message, std::vector<HeldPtr> handles) {
+        static_cast<void>(handles);
+        send(message);
+    }
     // Nothing more will be sent; deliver what is queued, then end the connection.
     virtual void close(const Error& reason) = 0;
 
@@ -64,11 +70,14 @@ struct Settings {
     uint32_t sessions_per_uid = 256;
     uint32_t names_per_uid = 16;
     uint32_t handles_per_uid = 16384;  // fds held for one user's TSGs
+    // CUDA processes that share one TSG at a time. What vudad starts with is less (config.h).
+    uint32_t programs_per_tsg = 128;
 
     Milliseconds attach_default{2000};  // AttachRequest.deadline_ms = 0
     Milliseconds attach_max{10000};     // longer requests are cut to this
     Milliseconds export_limit{1000};    // owner: ExportRequest to the last HandlePush
     Milliseconds turn_limit{2000};      // attacher: AttachReply to AttachDone
+    Milliseconds mirror_limit{40};      // those who share: MirrorUpdate to MirrorDone; 0: nothing is followed
 
     // Owners that announced FEATURE_HEARTBEAT; 0: never.
     Milliseconds heartbeat{5000};  // asked after this long without a word; silent when the same again brings none
@@ -78,7 +87,8 @@ struct Settings {
 
     PartitionSettings partition;
 
-    FaultSettings faults;
+    HoldSettings faults;
+    HoldSettings unshare = kUnshareDefaults;
 };
 
 // What HelloReply says.
@@ -96,12 +106,16 @@ struct Counters {
     uint64_t attach_failures = 0;  // refused, timed out, or reported as failed
     uint64_t exports = 0;          // complete handle sets received
     uint64_t tokens_refused = 0;
-    uint64_t faults = 0;         // TSGs that died, as their owners said or whoever shared them with one that had gone
-    uint64_t fault_reports = 0;  // Fault messages taken
-    uint64_t attach_us_sum = 0;  // of AttachDone.attach_us with SHARING
-    uint64_t splits = 0;         // changes of what compute may use
-    uint64_t silences = 0;       // owners of names that did not answer
-    uint64_t silent_ends = 0;    // of these, sessions ended for it
+    uint64_t faults = 0;           // TSGs that died, as their owners said or whoever shared them with one that had gone
+    uint64_t fault_reports = 0;    // Fault messages taken
+    uint64_t attach_us_sum = 0;    // of AttachDone.attach_us with SHARING
+    uint64_t splits = 0;           // changes of what compute may use
+    uint64_t silences = 0;         // owners of names that did not answer
+    uint64_t silent_ends = 0;      // of these, sessions ended for it
+    uint64_t mirror_updates = 0;   // changes of control buffers that were passed on
+    uint64_t mirrors_refused = 0;  // and that were not
+    uint64_t mirrors_late = 0;     // programs that a renderer did not wait for any longer
+    uint64_t mirrors_failed = 0;   // programs that could not take a change over
 };
 
 // What a push may bring.
@@ -113,6 +127,7 @@ struct PushTicket {
 struct PullTicket {
     HandleSetPtr handles;
     uint32_t channels_in_use = 0;
+    uint64_t generation = 0;  // the owner's number of this set
 };
 
 class Registry {
@@ -142,6 +157,10 @@ class Registry {
                                    SessionSink& sink, std::unique_ptr<SessionPage> page = nullptr);
     // Any message but Hello.
     void receive(SessionId session, const v1::ClientMessage& message);
+    // A MirrorUpdate, with what its descriptors became.
+    void receive_mirror(SessionId session, const v1::ClientMessage& message, std::vector<HeldPtr> added);
+    // MirrorDone{to} would answer what this session was sent, and was not given yet: no request of its own.
+    bool awaits_mirror(SessionId session, uint64_t to) const;
     // The connection or the process ended. Unknown ids are ignored (the session may have been replaced).
     void close_session(SessionId session, const Error& reason);
 
@@ -216,6 +235,7 @@ class Registry {
     struct NamedSplit;
     struct Sharer;
     struct Ended;
+    struct Mirroring;
 
     Session* find(SessionId id);
     Tsg* find_turn(uint64_t serial);
@@ -251,6 +271,19 @@ class Registry {
     void fail_turn(Tsg& tsg, const Error& error);
     void fail_waiter(const Waiter& waiter, const Tsg& tsg, const Error& error);
     void leave_tsg(Session& session);
+
+    // registry_mirror.cc
+    size_t handle_room(const Tsg& tsg, uid_t uid);
+    template <typename Visit>
+    void each_mirror(Tsg& tsg, Visit visit);
+    bool has_mirrors(Tsg& tsg);
+    bool may_follow(const Tsg& tsg);
+    uint32_t live_ms(Tsg& tsg);
+    Status on_mirror_update(Session& owner, uint64_t id, const v1::MirrorUpdate& update, std::vector<HeldPtr> added);
+    void on_mirror_done(Session& session, const v1::MirrorDone& done);
+    void send_mirrors(Session& session, Tsg& tsg);
+    void follow(Tsg& tsg);
+    void expire_mirrors(Tsg& tsg);
 
     // registry_partition.cc
     template <typename Visit>
@@ -309,6 +342,13 @@ class Registry {
     void end_quarantines();
     void fill_fault(const NameFaults& entry, v1::FaultInfo& out) const;
     void faults_changed();
+
+    // registry_unfit.cc
+    void on_does_not_fit(Session& session, uint64_t id, const v1::DoesNotFit& said);
+    Result<Milliseconds> take_unfit(Session& session, const v1::DoesNotFit& said);
+    Status fits(const Session& session, const Waiter& waiter, const Tsg& tsg) const;
+    void end_unshares(const std::vector<std::string>& names);
+    void fill_unfit(v1::StatusReply& out) const;
 
     // registry_resume.cc
     void claim_share(Session& session, const v1::StateReport& report);

@@ -26,6 +26,7 @@ Status Registry::admissible(const Session& session, const Waiter& waiter, const 
     if (owner.silent) return silent_error(owner);
     if (tsg.faulted) return Error{Code::kFailedPrecondition, dead_text(tsg.name), "restart the renderer"};
     if (Status free = not_held_off(session, tsg); !free) return free;
+    if (Status small = fits(session, waiter, tsg); !small) return small;
     if (waiter.gpu != tsg.gpu) {
         return Error{
             Code::kFailedPrecondition,
@@ -42,6 +43,19 @@ Status Registry::admissible(const Session& session, const Waiter& waiter, const 
         tsgs_.find(session.attached_name)->second->id == session.tsg) {
         return Error{Code::kFailedPrecondition, "this process shares '" + session.attached_name + "' already",
                      "detach from it first"};
+    }
+    if (tsg.attached.size() - tsg.attached.count(session.id) >= settings_.programs_per_tsg) {
+        const auto other = std::find_if(tsg.attached.begin(), tsg.attached.end(),
+                                        [&](const auto& attached) { return attached.first != session.id; });
+        const Session* sharer = find(other->first);
+        return Error{Code::kResourceExhausted,
+                     "'" + tsg.name + "' is shared by " +
+                         (sharer != nullptr ? pid_and_program(sharer->peer, sharer->program) : "another program") +
+                         ", and " +
+                         (settings_.programs_per_tsg == 1 ? "one program"
+                                                          : std::to_string(settings_.programs_per_tsg) + " programs") +
+                         " at a time may",
+                     "end that one first; [limits] programs_per_tsg in vudad.toml says why"};
     }
     const uint32_t used = tsg.channels_in_use();
     if (used + waiter.channels > kChannelsPerTsg) {
@@ -74,6 +88,8 @@ void Registry::on_attach(Session& session, uint64_t id, const v1::AttachRequest&
         return refuse({Code::kInvalidArgument, "'" + clean_text(request.name(), 64) + "' is not a valid name", ""});
     }
     Waiter waiter{session.id, id, request.channels(), {}, {}};
+    waiter.unshares = request.over_limit() == v1::OVER_LIMIT_UNSHARE;
+    waiter.fitted = request.fitted();
     if (request.gpu_uuid().size() == waiter.gpu.bytes.size()) {
         std::copy(request.gpu_uuid().begin(), request.gpu_uuid().end(), waiter.gpu.bytes.begin());
     }
@@ -127,7 +143,8 @@ void Registry::begin_turn(Tsg& tsg, const Waiter& waiter) {
     request.set_token(token_bytes(turn.token));
     request.set_deadline_ms(static_cast<uint32_t>(
         std::max<int64_t>(1, std::chrono::duration_cast<Milliseconds>(turn.deadline - now).count())));
-    if ((owner.features & v1::FEATURE_EXPORT_REFRESH) != 0 && tsg.handles) request.set_held(tsg.generation);
+    if ((owner.features & v1::FEATURE_EXPORT_REFRESH) != 0) request.set_held(tsg.live.generation());
+    request.set_live_ms(live_ms(tsg));
     owner.sink->send(message);
 }
 
@@ -151,13 +168,7 @@ Result<PushTicket> Registry::begin_push(std::string_view token, const Peer& peer
     if (tsg == nullptr) return Error{Code::kAborted, "the attach that wanted these handles has ended", ""};
     heard(*find(tsg->owner));
     VUDA_FAULT_POINT(daemon_push_token_redeemed);
-    size_t held = 0;
-    for (const auto& [name, other] : tsgs_) {
-        if (other.get() != tsg && other->handles && find(other->owner)->peer.uid == peer.uid)
-            held += other->handles->size();
-    }
-    const size_t left = settings_.handles_per_uid > held ? settings_.handles_per_uid - held : 0;
-    return PushTicket{grant->turn, std::min(left, kHandlesPerSet)};
+    return PushTicket{grant->turn, handle_room(*tsg, peer.uid)};
 }
 
 Status Registry::complete_push(const PushTicket& ticket, HandleSetPtr handles, uint32_t channels_in_use,
@@ -172,8 +183,10 @@ Status Registry::complete_push(const PushTicket& ticket, HandleSetPtr handles, u
         return error;
     }
     ++counters_.exports;
-    tsg->handles = std::move(handles);  // the old set's fds close when no transfer uses them any more
-    tsg->generation = generation;
+    tsg->live.replace(std::move(handles), generation);  // the old set's fds close when no transfer uses them any more
+    for (const auto& [id, attached] : tsg->attached) {
+        if (Session* sharer = find(id)) sharer->mirror_of = 0;  // and may have missed what led there
+    }
     tsg->owner_channels = std::min(channels_in_use, kChannelsPerTsg);
     VUDA_FAULT_POINT(daemon_handles_stored);
     hand_over(*tsg);
@@ -197,6 +210,13 @@ void Registry::hand_over(Tsg& tsg) {
     tokens_.revoke(turn.token);
     turn.phase = Turn::Phase::kImport;
     turn.deadline = clock_() + settings_.turn_limit;
+    // Of this moment: what changes from now on goes to the attacher's session.
+    turn.pull = {tsg.live.set(), tsg.owner_channels, tsg.live.generation()};
+    if (!tsg.attached.contains(session->id)) {
+        session->mirror_of = tsg.id;
+        session->mirror_sent = session->mirror_done = tsg.live.generation();
+        session->mirror_late = false;
+    }
     turn.token =
         tokens_.issue({Grant::Purpose::kPull, session->peer.process, session->peer.uid, turn.deadline, turn.serial});
     VUDA_FAULT_POINT(daemon_pull_token_issued);
@@ -204,7 +224,7 @@ void Registry::hand_over(Tsg& tsg) {
     v1::ServerMessage message;
     v1::AttachReply& answer = *message.mutable_attach_reply();
     answer.set_token(token_bytes(turn.token));
-    answer.set_handles(static_cast<uint32_t>(tsg.handles->size()));
+    answer.set_handles(static_cast<uint32_t>(turn.pull.handles->size()));
     answer.set_owner_pid(static_cast<uint32_t>(owner.peer.pid()));
     answer.set_veids_used(tsg.veids_used());
     reply(*session, waiter.request, std::move(message));
@@ -242,7 +262,7 @@ void Registry::on_export_refused(Session& session, const v1::ExportRefused& refu
 void Registry::on_export_current(Session& session, const v1::ExportCurrent& current) {
     Tsg* tsg = exporting(session, current.token());
     if (tsg == nullptr) return;
-    if (!tsg->handles || tsg->generation == 0) {
+    if (tsg->live.generation() == 0) {
         const Error error{Code::kDataLoss, "the owner of '" + tsg->name + "' spoke of a set that it never sent", ""};
         fail_turn(*tsg, error);
         return start_next(*tsg);
@@ -260,7 +280,7 @@ Result<PullTicket> Registry::redeem_pull(std::string_view token, const Peer& pee
     const Tsg* tsg = find_turn(grant->turn);
     if (tsg == nullptr) return Error{Code::kAborted, "the attach has ended", ""};
     VUDA_FAULT_POINT(daemon_pull_token_redeemed);
-    return PullTicket{tsg->handles, tsg->owner_channels};
+    return tsg->turn->pull;
 }
 
 void Registry::on_attach_done(Session& session, uint64_t id, const v1::AttachDone& done) {
@@ -425,6 +445,7 @@ void Registry::expire() {
             fail_turn(tsg, error);
             if (silent) fall_silent(*find(tsg.owner));
         }
+        expire_mirrors(tsg);
         start_next(tsg);
     }
     end_quarantines();

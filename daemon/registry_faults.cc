@@ -204,8 +204,9 @@ void Registry::tsg_died(Tsg& tsg, const v1::Fault& fault, Session& reporter) {
     if (tsg.turn) fail_turn(tsg, error);
     for (const Waiter& waiter : std::exchange(tsg.queue, {})) fail_waiter(waiter, tsg, error);
     // Nobody can use them any more, and what they keep alive is dead.
-    tsg.handles.reset();
-    tsg.generation = 0;
+    tsg.live.replace(nullptr, 0);
+    tsg.mirroring.clear();
+    tsg.following = false;
     tsg.owner_channels = 0;
     tsg.left.clear();
     std::vector<SessionId> in_it;

@@ -191,6 +191,9 @@ void Registry::on_partition_report(Session& session, uint64_t id, const v1::Part
     session.backend = report.backend();
     session.backend_reason.reset();
     session.shared_limit = report.shared_memory_limit();
+    session.over_limit = v1::OverLimit_IsValid(report.over_limit()) ? report.over_limit() : v1::OVER_LIMIT_UNSPECIFIED;
+    session.native_launches = report.native_launches();
+    session.native_reason = clean_text(report.native_reason(), kTextLimit);
     if (report.has_reason() && report.reason().code() != 0) session.backend_reason = from_proto(report.reason());
     if (report.topology().tpcs_size() > 0) session.topology = report.topology();
     sync_page(session);
@@ -379,10 +382,14 @@ void Registry::fill_split(const Session& session, v1::SessionInfo& out) const {
     out.set_backend(session.backend);
     if (session.backend_reason) *out.mutable_backend_reason() = to_proto(*session.backend_reason);
     out.set_shared_memory_limit(session.shared_limit);
+    out.set_over_limit(session.over_limit);
+    out.set_launches_native(session.native_launches);
+    out.set_native_reason(session.native_reason);
     if (!session.page) return;
     out.set_applied_generation(session.page->applied_generation());
     out.set_launches(session.page->launches());
     out.set_launches_refused(session.page->refused());
+    out.set_launches_native(std::max(session.native_launches, session.page->native()));
     out.set_samples(session.page->samples());
     out.set_samples_lost(session.page->lost());
 }

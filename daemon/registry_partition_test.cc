@@ -49,7 +49,7 @@ class SplitTest : public ::testing::Test {
         bool free() const { return split().disable[0] == 0 && split().disable[1] == 0; }
     };
 
-    Process& open(pid_t pid, uid_t uid = 1000, uint64_t features = ~uint64_t{0}) {
+    Process& open(pid_t pid, uid_t uid = 1000, uint64_t features = ~uint64_t{v1::FEATURE_LIVE_MIRROR}) {
         Process& process = processes_.emplace_back();
         process.peer.process = {pid, static_cast<uint64_t>(pid)};
         process.peer.uid = process.peer.gid = uid;
@@ -379,6 +379,29 @@ TEST_F(SplitTest, SessionsSplitTheirOwnName) {
     message.mutable_set_quota()->set_tpcs(8);
     say(tool, message);
     EXPECT_EQ(tool.take().error().code(), 5u);
+}
+
+TEST_F(SplitTest, WhatBecomesOfLargeKernelsIsShown) {
+    Process& owner = renderer(1);
+    Process& cuda = sharer(owner, 2);
+    EXPECT_EQ(session(cuda).over_limit(), v1::OVER_LIMIT_UNSPECIFIED) << "an older library";
+    v1::ClientMessage message = partition_report(v1::BACKEND_QMD_MASK, partition::testing::h200());
+    v1::PartitionReport& report = *message.mutable_partition_report();
+    report.set_shared_memory_limit(49'152);
+    report.set_over_limit(v1::OVER_LIMIT_NATIVE);
+    report.set_native_launches(12);
+    report.set_native_reason("bad\x01" + std::string(1000, 'x'));
+    say(cuda, message);
+    EXPECT_EQ(session(cuda).over_limit(), v1::OVER_LIMIT_NATIVE);
+    EXPECT_EQ(session(cuda).launches_native(), 12u);
+    EXPECT_EQ(session(cuda).shared_memory_limit(), 49'152u);
+    EXPECT_LE(session(cuda).native_reason().size(), 256u);
+    EXPECT_EQ(session(cuda).native_reason().find('\x01'), std::string::npos);
+    report.set_over_limit(static_cast<v1::OverLimit>(77));
+    report.clear_native_reason();
+    say(cuda, message);
+    EXPECT_EQ(session(cuda).over_limit(), v1::OVER_LIMIT_UNSPECIFIED) << "a newer library";
+    EXPECT_EQ(session(cuda).native_reason(), "");
 }
 
 TEST_F(SplitTest, WrongReportsAreRefused) {

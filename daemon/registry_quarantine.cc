@@ -43,7 +43,9 @@ std::string Registry::dead_text(const std::string& name) const {
 }
 
 void Registry::end_quarantines() {
-    for (const std::string& name : faults_.take_ended(settings_.faults, clock_())) {
+    const FaultBook::Over over = faults_.take_ended(settings_.faults, settings_.unshare, clock_());
+    end_unshares(over.unfit);
+    for (const std::string& name : over.faults) {
         if (hooks_.event) {
             v1::Event event = fault_event("quarantine-over", name, clock_());
             event.mutable_reason()->set_text("nobody is held off any more");
@@ -61,7 +63,8 @@ Result<v1::UnquarantineReply> Registry::unquarantine(const v1::UnquarantineReque
     } else if (faults_.find(request.name()) != nullptr) {
         names.push_back(request.name());
     } else {
-        return Error{Code::kNotFound, "no fault is known under '" + clean_text(request.name(), 64) + "'",
+        return Error{Code::kNotFound,
+                     "no fault is known under '" + clean_text(request.name(), 64) + "', and nobody is held off",
                      "see vudactl status"};
     }
     v1::UnquarantineReply reply;
@@ -95,7 +98,7 @@ Result<v1::UnquarantineReply> Registry::unquarantine(const v1::UnquarantineReque
 }
 
 size_t Registry::load_faults(std::string_view text) {
-    const size_t bad = faults_.load(text, settings_.faults, clock_(), unix_ms());
+    const size_t bad = faults_.load(text, settings_.faults, settings_.unshare, clock_(), unix_ms());
     update_deadline();
     return bad;
 }
@@ -122,7 +125,7 @@ void Registry::fill_fault(const NameFaults& entry, v1::FaultInfo& out) const {
         v1::Quarantine& one = *out.add_quarantines();
         one.set_uid(who.uid);
         one.set_program(clean_text(who.program, kTextLimit));
-        one.set_faults(hold.faults);
+        one.set_faults(hold.times);
         one.set_left_ms(static_cast<uint64_t>(left_of(hold.until, now).count()));
     }
 }

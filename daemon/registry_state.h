@@ -38,6 +38,13 @@ struct Registry::Session {
     uint32_t control_buffers = 0;
     uint32_t attach_us = 0;
 
+    // Mirrors of control buffers. Of which TSG it was given the set; the newest change it was sent; it missed a
+    // deadline, and did not catch up yet.
+    uint64_t mirror_of = 0;
+    uint64_t mirror_sent = 0;
+    uint64_t mirror_done = 0;  // of these, the newest that it answered
+    bool mirror_late = false;
+
     std::string pending;  // name it waits for or has its turn on; empty: none
     // A turn that was taken away after AttachReply: the import may finish all the same, and then its channels count.
     struct Overdue {
@@ -64,6 +71,9 @@ struct Registry::Session {
     v1::Backend backend = v1::BACKEND_UNSPECIFIED;
     std::optional<Error> backend_reason;
     uint32_t shared_limit = 0;  // its kernels that want more shared memory a block are refused; 0: none is
+    v1::OverLimit over_limit = v1::OVER_LIMIT_UNSPECIFIED;  // what becomes of those
+    uint64_t native_launches = 0;                           // they ran in a TSG of CUDA's own
+    std::string native_reason;                              // why they cannot
     v1::Topology topology;
     uint64_t lost_seen = 0;  // of the page's lost samples, told to the tuner
 
@@ -90,6 +100,8 @@ struct Registry::Waiter {
     uint32_t channels = 0;
     Uuid gpu;
     TimePoint deadline;
+    bool unshares = false;  // where its kernels do not fit
+    bool fitted = false;    // it was told how large they may be
 };
 
 struct Registry::Turn {
@@ -99,6 +111,17 @@ struct Registry::Turn {
     Phase phase = Phase::kExport;
     Token token{};
     TimePoint deadline;
+    PullTicket pull{};  // kImport: what AttachReply announced
+};
+
+// A change of control buffers on its way to those who share.
+struct Registry::Mirroring {
+    uint64_t id = 0;  // the owner's request
+    uint64_t to = 0;
+    TimePoint deadline;
+    std::set<SessionId> waits_for;
+    uint32_t mirrored = 0;
+    uint32_t late = 0;
 };
 
 // Kept by name until the daemon ends, so that a renderer that comes back finds what was chosen for it.
@@ -153,8 +176,9 @@ struct Registry::Tsg {
     };
     std::optional<Said> said;
 
-    HandleSetPtr handles;
-    uint64_t generation = 0;  // the owner's number of `handles`; 0: it gives none
+    LiveSet live;            // what the owner exported
+    bool following = false;  // the owner was asked to send what changes
+    std::deque<Mirroring> mirroring;
     uint32_t owner_channels = 0;
     struct Attached {
         uint32_t channels = 0;

@@ -416,6 +416,40 @@ TEST_F(RegistryTest, ChannelBudgetIsJudgedAtTheTurn) {
     take_pull_token(second);
 }
 
+TEST_F(RegistryTest, AsManyProgramsShareATsgAsMay) {
+    Settings settings;
+    settings.programs_per_tsg = 1;
+    registry_.set_settings(settings);
+    Process& owner = renderer(1, "game");
+    Process& first = open(2);
+    Process& second = open(3);
+    Process& third = open(4);
+    send_attach(first, "game");
+    send_attach(second, "game");  // its turn comes when the first has had its own
+    push(owner);
+    take_pull_token(first);
+    send_done(first);
+    const v1::Error error = second.take_error();
+    EXPECT_EQ(error.code(), 8u);
+    EXPECT_THAT(error.text(), HasSubstr("'game' is shared by pid 2"));
+    send_attach(third, "game");
+    EXPECT_EQ(third.take_error().code(), 8u);
+    first.sent.clear();
+    v1::ClientMessage notice;
+    notice.mutable_detach_notice();
+    say(first, notice, 0);
+    send_attach(second, "game");
+    push(owner);
+    take_pull_token(second);
+    send_done(second);
+    EXPECT_EQ(info(second).state(), v1::SHARING_STATE_SHARING);
+    settings.programs_per_tsg = 2;
+    registry_.set_settings(settings);
+    send_attach(third, "game");
+    push(owner);
+    take_pull_token(third);
+}
+
 TEST_F(RegistryTest, TokensAreForOneUseOneProcessOnePurposeAndATime) {
     Process& owner = renderer(1, "game");
     Process& attacher = open(2);
@@ -763,7 +797,7 @@ TEST_F(RegistryTest, HandlesAreReplacedAndTheOldSetLivesWhileInUse) {
     push(owner);
     EXPECT_NE(registry_.redeem_pull(take_pull_token(second), second.peer)->handles, in_use);
     EXPECT_EQ(in_use.use_count(), 1);
-    EXPECT_EQ(::fcntl(in_use->items()[0].fd.get(), F_GETFD), FD_CLOEXEC);
+    EXPECT_EQ(::fcntl(in_use->items()[0]->fd.get(), F_GETFD), FD_CLOEXEC);
 }
 
 TEST_F(RegistryTest, LimitsPerUser) {

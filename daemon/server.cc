@@ -33,7 +33,8 @@ namespace {
 // could make it do beyond that is counted.
 constexpr uint32_t kTunerLines = 100;
 constexpr uint64_t kFeatures = v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH | v1::FEATURE_SHARED_PAGE |
-                               v1::FEATURE_QUOTA | v1::FEATURE_SLO | v1::FEATURE_HEARTBEAT | v1::FEATURE_FAULTS;
+                               v1::FEATURE_QUOTA | v1::FEATURE_SLO | v1::FEATURE_HEARTBEAT | v1::FEATURE_FAULTS |
+                               v1::FEATURE_LIVE_MIRROR | v1::FEATURE_UNSHARE;
 
 // The group is looked up once a start and reload: a look-up may ask the network.
 Settings with_admins(Settings settings) {
@@ -279,6 +280,8 @@ struct Server::Impl {
                                               [](const auto& entry) { return entry.second.dead; })));
         one("vuda_quarantined", kGauge, "Programs that are held off from a name.",
             static_cast<double>(faults.holds_in_force(std::chrono::steady_clock::now())));
+        one("vuda_unshared", kGauge, "Programs that run unshared for a while, because a kernel was too large to share.",
+            static_cast<double>(faults.unfit_in_force(std::chrono::steady_clock::now())));
         one("vuda_tokens_refused_total", kCounter, "Transfers with a token that was wrong, used, or another's.",
             static_cast<double>(count.tokens_refused));
         one("vuda_split_changes_total", kCounter, "Changes of what compute may use.",
@@ -289,6 +292,14 @@ struct Server::Impl {
             static_cast<double>(count.silences));
         one("vuda_owners_released_total", kCounter, "Sessions ended because their process did not answer.",
             static_cast<double>(count.silent_ends));
+        one("vuda_mirror_updates_total", kCounter, "Changes of control buffers that renderers sent to who shares.",
+            static_cast<double>(count.mirror_updates));
+        one("vuda_mirrors_late_total", kCounter, "Programs that a renderer did not wait for any longer.",
+            static_cast<double>(count.mirrors_late));
+        one("vuda_mirrors_failed_total", kCounter, "Changes that a program could not take over.",
+            static_cast<double>(count.mirrors_failed));
+        one("vuda_mirrors_refused_total", kCounter, "Changes that vudad did not take.",
+            static_cast<double>(count.mirrors_refused));
         v1::StatusReply status;
         registry->fill_status(status);
         add_partition_metrics(text, status, registry->samples());
@@ -301,8 +312,9 @@ struct Server::Impl {
         // What an ordinary client can cause as often as it likes must not fill the journal.
         const std::string& kind = event.kind();
         const bool repeated = kind == "access" || kind == "attach-failed" || kind.starts_with("fault") ||
-                              kind == "quarantined" || kind == "recovered" || kind == "partition" ||
-                              kind.starts_with("tuner-") || kind.starts_with("owner-") || kind.ends_with("-refused");
+                              kind == "quarantined" || kind == "unshared" || kind == "recovered" ||
+                              kind == "partition" || kind.starts_with("tuner-") || kind.starts_with("owner-") ||
+                              kind.ends_with("-refused");
         if (!repeated) {
             audit(event);
         } else if (const auto held = (kind == "partition"          ? split_log_limit

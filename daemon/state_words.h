@@ -16,10 +16,10 @@ bool read_number(std::string_view word, Number& out) {
     return error == std::errc() && end == word.data() + word.size();
 }
 
-// Separated by blanks; eight at most, no line has more.
+// Separated by blanks; twelve at most, no line has more.
 inline std::vector<std::string_view> words_of(std::string_view line) {
     std::vector<std::string_view> words;
-    for (size_t at = 0; at < line.size() && words.size() < 8;) {
+    for (size_t at = 0; at < line.size() && words.size() < 12;) {
         const size_t end = std::min(line.find(' ', at), line.size());
         if (end > at) words.push_back(line.substr(at, end - at));
         at = end + 1;

@@ -101,6 +101,7 @@ inline constexpr uint32_t kContextShare = 0x9067;   // FERMI_CONTEXT_SHARE_A
 inline constexpr uint32_t kVaSpace = 0x90f1;        // FERMI_VASPACE_A
 inline constexpr uint32_t kChannelGroup = 0xa06c;   // KEPLER_CHANNEL_GROUP_A: a TSG
 inline constexpr uint32_t kI2m = 0xa140;            // KEPLER_INLINE_TO_MEMORY_B
+inline constexpr uint32_t kSmcPartition = 0xc637;   // AMPERE_SMC_PARTITION_REF: a MIG GPU instance
 inline constexpr uint32_t kGpfifoVolta = 0xc36f;
 inline constexpr uint32_t kGpfifoTuring = 0xc46f;
 inline constexpr uint32_t kGpfifoAmpere = 0xc56f;
@@ -141,6 +142,7 @@ inline constexpr uint32_t kClientShareObject = 0xd06;
 inline constexpr uint32_t kClientGetAddrSpaceType = 0x0d01;
 inline constexpr uint32_t kExportObjectToFd = 0x3d05;
 inline constexpr uint32_t kImportObjectFromFd = 0x3d06;
+inline constexpr uint32_t kGpuGetVirtualizationMode = 0x800289;
 inline constexpr uint32_t kGpuGetClasslistV2 = 0x800292;
 inline constexpr uint32_t kFifoDisableChannels = 0x2080110b;
 inline constexpr uint32_t kGpuGetGidInfo = 0x2080014a;
@@ -170,6 +172,13 @@ inline constexpr uint32_t kChannelSetErrorNotifier = 0xa06f0108;
 inline constexpr uint32_t kChannelStop = 0xa06f0112;
 inline constexpr uint32_t kChannelGetWorkSubmitToken = 0xc36f0108;
 inline constexpr uint32_t kChannelSetWorkSubmitTokenNotifIndex = 0xc36f010a;
+inline constexpr uint32_t kConfComputeGetCapabilities = 0xcb330101;  // NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES
+// First word of kGpuGetVirtualizationMode's parameters, 4 bytes before 570 and 8 since
+// (ctrl/ctrl0080/ctrl0080gpu.h). 1 is a whole GPU that was passed through.
+inline constexpr uint32_t kVirtualizationModeVgx = 2;  // NV0080_CTRL_GPU_VIRTUALIZATION_MODE_VGX: a guest's part of one
+// Byte of kConfComputeGetCapabilities' parameters, 5 bytes before 550 and 6 since (ctrl/ctrlcb33.h); not 0: the feature
+// is on.
+inline constexpr uint32_t kConfComputeFeatureOffset = 3;
 }  // namespace ctrl
 
 // ---------------------------------------------------------------------------------------------------------------------

@@ -75,6 +75,7 @@ std::string_view class_name(uint32_t c) {
         case cls::kVaSpace: return "FERMI_VASPACE_A";
         case cls::kChannelGroup: return "KEPLER_CHANNEL_GROUP_A";
         case cls::kI2m: return "KEPLER_INLINE_TO_MEMORY_B";
+        case cls::kSmcPartition: return "AMPERE_SMC_PARTITION_REF";
         case cls::kGpfifoVolta: return "VOLTA_CHANNEL_GPFIFO_A";
         case cls::kGpfifoTuring: return "TURING_CHANNEL_GPFIFO_A";
         case cls::kGpfifoAmpere: return "AMPERE_CHANNEL_GPFIFO_A";
@@ -102,6 +103,8 @@ std::string_view control_name(uint32_t cmd) {
         case ctrl::kClientShareObject: return "CLIENT_SHARE_OBJECT";
         case ctrl::kExportObjectToFd: return "EXPORT_OBJECT_TO_FD";
         case ctrl::kImportObjectFromFd: return "IMPORT_OBJECT_FROM_FD";
+        case ctrl::kGpuGetVirtualizationMode: return "GPU_GET_VIRTUALIZATION_MODE";
+        case ctrl::kConfComputeGetCapabilities: return "CONF_COMPUTE_GET_CAPABILITIES";
         case ctrl::kGpuGetClasslistV2: return "GPU_GET_CLASSLIST_V2";
         case ctrl::kFifoDisableChannels: return "FIFO_DISABLE_CHANNELS";
         case ctrl::kGpuGetGidInfo: return "GPU_GET_GID_INFO";

@@ -145,10 +145,10 @@ class Comparison {
                 if (tsg.merge == nullptr || tsg.merge->uvm == 0) continue;
                 const auto file = files_of(rm_).find(tsg.merge->uvm);
                 ASSERT_NE(file, files_of(rm_).end());
-                for (const auto& [address, length] : tsg.merge->va_space->mirrors) {
+                for (const auto& [address, mirror] : tsg.merge->va_space->mirrors.entries()) {
                     const auto range = file->second.uvm.ranges.find(address);
                     ASSERT_NE(range, file->second.uvm.ranges.end()) << "control buffer at " << std::hex << address;
-                    EXPECT_EQ(range->second.length, length);
+                    EXPECT_EQ(range->second.length, mirror.length);
                 }
             }
         }

@@ -41,8 +41,9 @@ _vudactl() {
                 --register) ;;
                 --allow-user) COMPREPLY=($(compgen -u -- "$cur")) ;;
                 --allow-group) COMPREPLY=($(compgen -g -- "$cur")) ;;
+                --over-limit) COMPREPLY=($(compgen -W "native unshare reject" -- "$cur")) ;;
                 --reserve) COMPREPLY=($(compgen -W "all 1 2 4 8" -- "$cur")) ;;
-                *) COMPREPLY=($(compgen -W "--register --allow-user --allow-group --attach --share --reserve --fit-kernels --require --no-layer --help --" -- "$cur")) ;;
+                *) COMPREPLY=($(compgen -W "--register --allow-user --allow-group --attach --share --reserve --fit-kernels --over-limit --require --no-layer --help --" -- "$cur")) ;;
             esac
             ;;
         status | watch) COMPREPLY=($(compgen -W "--json --help" -- "$cur")) ;;

@@ -209,6 +209,27 @@ struct vuda_partition {
 int vuda_set_mode(int mode);
 int vuda_set_quota(uint32_t tpcs);
 
+/*
+ * What becomes of kernels that want more shared memory a block than may run beside graphics: one such kernel would end
+ * the renderer and this program (docs/compatibility.md).
+ */
+enum vuda_over_limit {
+    VUDA_OVER_LIMIT_REJECT = 1,  /* not run; the call that launched it returns CUDA error 701 */
+    VUDA_OVER_LIMIT_UNSHARE = 2, /* likewise, and later CUDA contexts of this program stay out of that TSG for a while:
+                                    outside it all its kernels run, in turns with the renderer */
+    VUDA_OVER_LIMIT_NATIVE = 3   /* such a kernel runs in a TSG of CUDA's own, in its place in the stream; where that
+                                    cannot be had, as VUDA_OVER_LIMIT_REJECT. The default */
+};
+
+/*
+ * Chooses that for this process. The environment's word for it is VUDA_OVER_LIMIT (native, unshare, reject).
+ *
+ * When: before the CUDA context exists. A later call counts for the next context at the latest.
+ *
+ * VUDA_E_INVALID for what is no policy; otherwise as vuda_register.
+ */
+int vuda_set_over_limit(int policy);
+
 /* What this process promises itself. 56 bytes. New members are added at the end only. */
 struct vuda_slo {
     uint32_t size; /* sizeof(struct vuda_slo) */

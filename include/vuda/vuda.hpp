@@ -89,6 +89,8 @@ inline Outcome clear_allowed() { return Outcome(vuda_set_allowed(nullptr)); }
 inline Outcome set_mode(vuda_mode mode) { return Outcome(vuda_set_mode(mode)); }
 inline Outcome set_quota(std::uint32_t tpcs) { return Outcome(vuda_set_quota(tpcs)); }
 
+inline Outcome set_over_limit(vuda_over_limit policy) { return Outcome(vuda_set_over_limit(policy)); }
+
 // Members that are left out are no target.
 struct Slo {
     double frame_ms = 0, frame_miss = 0;

@@ -9,6 +9,12 @@ LaunchGuard::Thread& LaunchGuard::thread() {
     return own;
 }
 
+// Threads may outlive a guard.
+uint64_t LaunchGuard::next_number() {
+    constinit static std::atomic<uint64_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 LaunchGuard::Verdict LaunchGuard::entered(Thread& thread) {
     if (!has_pending(thread)) return {};
     // attention() counts it on: the next wait is to tell.
@@ -31,7 +37,7 @@ LaunchGuard::Verdict LaunchGuard::left(Thread& thread, bool launches) {
 void LaunchGuard::withheld(Thread& thread, uint32_t bytes) {
     if (!has_pending(thread)) {
         thread.pending_kernels = 0;
-        thread.pending_of = this;
+        thread.pending_of = number_;
         attend_one();
     }
     thread.pending = bytes;

@@ -34,9 +34,9 @@ class LaunchGuard {
     struct Thread {
         uint32_t pending = 0;  // bytes that the newest kernel wanted that was not run, and no call said so; 0: none
         uint32_t pending_kernels = 0;
-        const LaunchGuard* pending_of = nullptr;
-        bool follows = false;    // the kernel that it launches is withheld whatever its size (partition::NativeSide)
-        void* errand = nullptr;  // not null: its launches are VUDA's own (partition::NativeErrand)
+        uint64_t pending_of = 0;  // number of the guard that withheld it
+        bool follows = false;     // the kernel that it launches is withheld whatever its size (partition::NativeSide)
+        void* errand = nullptr;   // not null: its launches are VUDA's own (partition::NativeErrand)
     };
     static Thread& thread();
 
@@ -76,8 +76,10 @@ class LaunchGuard {
     // Those that wait now need not wait any longer.
     void let_go();
 
-    bool has_pending(const Thread& thread) const { return thread.pending != 0 && thread.pending_of == this; }
+    bool has_pending(const Thread& thread) const { return thread.pending != 0 && thread.pending_of == number_; }
 
+    static uint64_t next_number();
+    const uint64_t number_ = next_number();
     alignas(64) std::atomic<uint32_t> attention_{0};
     std::atomic<uint32_t> limit_{0};
     std::atomic<uint64_t> refusals_{0};

@@ -22,6 +22,26 @@ constexpr int kObjects[] = {
     339,  // cuTexObjectCreate
     343,  // cuSurfObjectCreate
 };
+constexpr int kPreludes[] = {
+    23,   // cuModuleGetFunction
+    481,  // cuFuncSetAttribute
+    513,  // cuGraphInstantiate
+    538,  // cuGraphExecKernelNodeSetParams
+    561,  // cuGraphExecUpdate
+    578,  // cuGraphInstantiate_v2
+    643,  // cuGraphInstantiateWithFlags
+    656,  // cuGraphInstantiateWithParams
+    657,  // cuGraphInstantiateWithParams_ptsz
+    681,  // cuLibraryGetKernel
+    683,  // cuKernelGetFunction
+    687,  // cuKernelSetAttribute
+    692,  // cuGraphExecKernelNodeSetParams_v2
+    696,  // cuGraphExecUpdate_v2
+    714,  // cuGraphExecNodeSetParams
+    738,  // cuModuleEnumerateFunctions
+    740,  // cuLibraryEnumerateKernels
+    742,  // cuFuncLoad
+};
 // Questions, settings, and events that are recorded: what comes later does not wait for these.
 constexpr int kQuiets[] = {
     2,    // cuDriverGetVersion
@@ -62,7 +82,6 @@ constexpr int kQuiets[] = {
     450,  // cuPointerGetAttributes
     451,  // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
     452,  // cuOccupancyMaxPotentialBlockSizeWithFlags
-    481,  // cuFuncSetAttribute
     482,  // cuDeviceGetUuid
     483,  // cuStreamGetCtx
     484,  // cuStreamGetCtx_ptsz
@@ -82,11 +101,8 @@ constexpr int kQuiets[] = {
     675,  // cuOccupancyMaxPotentialClusterSize
     676,  // cuOccupancyMaxActiveClusters
     677,  // cuGetProcAddress_v2
-    681,  // cuLibraryGetKernel
     682,  // cuLibraryGetModule
-    683,  // cuKernelGetFunction
     686,  // cuKernelGetAttribute
-    687,  // cuKernelSetAttribute
     693,  // cuStreamGetId
     694,  // cuStreamGetId_ptsz
     695,  // cuCtxGetId
@@ -115,6 +131,7 @@ constexpr std::array<CallKind, kDriverCalls> all_kinds() {
     for (const int number : kWaits) kinds[static_cast<size_t>(number)] = CallKind::kWait;
     for (const int number : kLaunches) kinds[static_cast<size_t>(number)] = CallKind::kLaunch;
     for (const int number : kObjects) kinds[static_cast<size_t>(number)] = CallKind::kObject;
+    for (const int number : kPreludes) kinds[static_cast<size_t>(number)] = CallKind::kPrelude;
     for (const int number : kQuiets) kinds[static_cast<size_t>(number)] = CallKind::kQuiet;
     return kinds;
 }

@@ -8,12 +8,18 @@
 namespace vuda::partition {
 
 enum class CallKind : uint8_t {
-    kOther,   // may put work into a stream, or not: not looked at
-    kWait,    // waits for the GPU
-    kLaunch,  // puts kernels into a stream
-    kObject,  // makes a number in a table that each context has its own of
-    kQuiet,   // puts no work into any stream that a kernel would have to come after, and makes or ends none
+    kOther,    // may put work into a stream, or not: not looked at
+    kWait,     // waits for the GPU
+    kLaunch,   // puts kernels into a stream
+    kObject,   // makes a number in a table that each context has its own of
+    kPrelude,  // comes before the first launch of a kernel, or of a kernel with more shared memory than before
+    kQuiet,    // puts no work into any stream that a kernel would have to come after, and makes or ends none
 };
+
+// No kernel that comes later has to wait for what it does.
+constexpr bool leaves_streams_alone(CallKind kind) {
+    return kind == CallKind::kQuiet || kind == CallKind::kWait || kind == CallKind::kPrelude;
+}
 
 inline constexpr size_t kDriverCalls = 1024;
 extern const std::array<CallKind, kDriverCalls> kCallKinds;

@@ -26,6 +26,9 @@ constexpr char kUsesObjects[] =
 // What a result holds until the driver knows better (CUDA_ERROR_UNKNOWN).
 constexpr uint32_t kNoResultYet = 999;
 
+// Kernels that come again and again are what they were.
+constexpr uint64_t kLaunchesUntilQuiet = 4096;
+
 // What makes callbacks look (LaunchGuard::attention): contexts may come that nobody has looked at, a probe is under
 // way, a kernel may follow one on the native side.
 enum : uint32_t { kUndecided = 1, kProbing = 2, kChained = 4 };
@@ -125,10 +128,37 @@ LaunchHook::~LaunchHook() {
 void LaunchHook::enable_calls(uint32_t on) {
     for (size_t number = 0; number < kDriverCalls; ++number) {
         const CallKind kind = kCallKinds[number];
-        if (kind == CallKind::kWait || kind == CallKind::kLaunch || kind == CallKind::kObject)
+        if (kind == CallKind::kWait || kind == CallKind::kObject || kind == CallKind::kPrelude ||
+            (kind == CallKind::kLaunch && (on == 0 || told_.load(std::memory_order_acquire))))
             enable_(on, handle_, kCallDomain, static_cast<int>(number));
     }
     enable_(on, handle_, kDomain, kAgain);
+}
+
+void LaunchHook::tell_launches() {
+    if (page_ != nullptr) told_since_.store(page::launches(*page_), std::memory_order_relaxed);
+    if (!told_.exchange(true, std::memory_order_acq_rel)) apply_told();
+}
+
+// Two threads may be at it: whoever comes last leaves it as it is wanted.
+void LaunchHook::apply_told() {
+    bool told;
+    do {
+        told = told_.load(std::memory_order_acquire);
+        for (size_t number = 0; number < kDriverCalls; ++number) {
+            if (kCallKinds[number] != CallKind::kLaunch) continue;
+            if (told_.load(std::memory_order_acquire) != told) break;
+            enable_(told ? 1 : 0, handle_, kCallDomain, static_cast<int>(number));
+        }
+    } while (told_.load(std::memory_order_acquire) != told);
+}
+
+// At a launch of which there is nothing to say.
+void LaunchHook::consider_quiet() {
+    if (page::launches(*page_) - told_since_.load(std::memory_order_relaxed) < kLaunchesUntilQuiet ||
+        guard_.refusals() != 0 || native_launches_.load(std::memory_order_relaxed) != 0 || guard_.attention() != 0)
+        return;
+    if (told_.exchange(false, std::memory_order_acq_rel)) apply_told();
 }
 
 // For a chain of kernels on the native side nothing may go by unseen that puts work into a stream.
@@ -164,6 +194,7 @@ bool LaunchHook::is_probing() const { return probing_thread_.load(std::memory_or
 void LaunchHook::on_call(int function, const void* parameters) {
     const CallKind kind = call_kind(function);
     const uint32_t attention = guard_.attention();
+    if (kind == CallKind::kPrelude) tell_launches();
     if (attention == 0 && kind != CallKind::kWait && kind != CallKind::kObject) [[likely]]
         return;
     if (static_cast<uint32_t>(slot(parameters, 0)) != callback_.call_bytes) return;
@@ -197,7 +228,7 @@ void LaunchHook::on_call(int function, const void* parameters) {
 void LaunchHook::on_entered(limits::LaunchGuard::Thread& thread, CallKind kind, int function, const void* parameters,
                             CuContext context, bool probing) {
     const bool launches = kind == CallKind::kLaunch;
-    if ((guard_.attention() & kChained) != 0 && kind != CallKind::kQuiet && kind != CallKind::kWait) {
+    if ((guard_.attention() & kChained) != 0 && !leaves_streams_alone(kind)) {
         NativeSide* const native = native_.load(std::memory_order_acquire);
         thread.follows =
             launches && !probing && native != nullptr &&
@@ -423,34 +454,28 @@ void LaunchHook::work(const void* parameters, bool special) {
             native->on_upload(*static_cast<NativeErrand*>(thread->errand), own, context);
         return;
     }
+    auto* qmd = reinterpret_cast<uint8_t*>(slot(parameters, callback_.qmd_slot));
     switch (verdict(context)) {
-        case Verdict::kUnknown: return newcomer(context);
+        case Verdict::kUnknown:
+            // It may be one that shares, at a moment when nobody was told of its launch, to hold it.
+            if ((guard_.attention() & kUndecided) != 0 && is_descriptor(qmd)) withhold_large(qmd, context, false);
+            return newcomer(context);
         case Verdict::kDeclined: return;
         case Verdict::kApproved: break;
     }
     page::SampleWriter writer(*page_);
     count_launch(writer);
+    if (told_.load(std::memory_order_relaxed)) consider_quiet();
 
     QmdMask mask;
     uint64_t generation;
     const bool split = current_mask(mask, generation);
     if (split && writer.applied() != generation) writer.set_applied(generation);
     const bool masked = split && !(mask == QmdMask{});
-    const uint32_t limit = guard_.limit();
-    if (!masked && limit == 0) return;
-    const bool follows = special && thread->follows;
+    if (!masked && guard_.limit() == 0) return;
 
-    auto* qmd = reinterpret_cast<uint8_t*>(slot(parameters, callback_.qmd_slot));
-    if (qmd == nullptr || reinterpret_cast<uintptr_t>(qmd) % kQmdAlign != 0)
-        return switch_off("CUDA's launch callback named no descriptor");
-    if (!has_version(*layout_, qmd)) return switch_off("a launch descriptor has another version than the ones before");
-    if (const uint32_t bytes = limit == 0 ? 0 : read_shared(*layout_, qmd); bytes > limit || follows) [[unlikely]] {
-        if (native_.load(std::memory_order_relaxed) != nullptr)
-            t_withheld = {context, read_module_banks(*layout_, qmd)};
-        make_empty(*layout_, qmd);
-        guard_.withheld(limits::LaunchGuard::thread(), bytes);
-        return;
-    }
+    if (!is_descriptor(qmd)) return;
+    if (withhold_large(qmd, context, special && thread->follows)) return;
     if (!masked) return;
     const QmdMask before = read_mask(*layout_, qmd);
     for (size_t i = 0; i < std::size(mask.words); ++i) mask.words[i] |= before.words[i];
@@ -463,6 +488,32 @@ void LaunchHook::work(const void* parameters, bool special) {
         return;
     }
     write_mask(*layout_, qmd, mask);
+}
+
+// False, and the hook is off: it is none.
+bool LaunchHook::is_descriptor(const uint8_t* qmd) {
+    if (qmd == nullptr || reinterpret_cast<uintptr_t>(qmd) % kQmdAlign != 0) {
+        switch_off("CUDA's launch callback named no descriptor");
+    } else if (!has_version(*layout_, qmd)) {
+        switch_off("a launch descriptor has another version than the ones before");
+    } else {
+        return true;
+    }
+    return false;
+}
+
+// True: the kernel is not run, since it is too large or `follows`.
+bool LaunchHook::withhold_large(uint8_t* qmd, CuContext context, bool follows) {
+    const uint32_t limit = guard_.limit();
+    const uint32_t bytes = limit == 0 ? 0 : read_shared(*layout_, qmd);
+    if (bytes <= limit && !follows) [[likely]]
+        return false;
+    if (native_.load(std::memory_order_relaxed) != nullptr) t_withheld = {context, read_module_banks(*layout_, qmd)};
+    make_empty(*layout_, qmd);
+    guard_.withheld(limits::LaunchGuard::thread(), bytes);
+    // If nobody was told of this launch, the next such one is to be.
+    tell_launches();
+    return true;
 }
 
 // A grid starts on what `mask` leaves.

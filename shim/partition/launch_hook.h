@@ -102,6 +102,9 @@ class LaunchHook {
     void approve(CuContext context) { decide(context, true); }
     void decline(CuContext context) { decide(context, false); }
     void forget_contexts();
+    // CUDA calls at both ends of each launch, which costs more than all else: while contexts come or kernels do that
+    // were not launched before, and for good where one did not fit.
+    void tell_launches();
     // Contexts may come whose launches are to wait until they are decided on: so it is from the start. And: none will.
     void expect_contexts();
     void settled();
@@ -138,6 +141,8 @@ class LaunchHook {
     }
 
     void enable_calls(uint32_t on);
+    void apply_told();
+    void consider_quiet();
     static void on_callback(void* self, int domain, int callback, const void* parameters);
     void on_launch(const void* parameters);
     void on_launched_again(const void* parameters);
@@ -153,6 +158,8 @@ class LaunchHook {
     void probe(const void* parameters);
     void work(const void* parameters, bool special);
     bool is_probing() const;
+    bool is_descriptor(const uint8_t* qmd);
+    bool withhold_large(uint8_t* qmd, CuContext context, bool follows);
     void on_entered(limits::LaunchGuard::Thread& thread, CallKind kind, int function, const void* parameters,
                     CuContext context, bool probing);
     void count_launch(page::SampleWriter& writer);
@@ -196,6 +203,8 @@ class LaunchHook {
     limits::LaunchGuard guard_;
     std::atomic<NativeSide*> native_{nullptr};
     std::atomic<bool> uses_objects_{false};
+    std::atomic<bool> told_{true};         // whether CUDA is to call at both ends of a launch
+    std::atomic<uint64_t> told_since_{0};  // launches, when that was last asked for
     std::atomic<uint64_t> native_launches_{0};
     bool watches_all_ = false;  // the partitioner's
     mutable std::mutex not_native_mutex_;

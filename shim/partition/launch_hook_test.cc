@@ -82,6 +82,71 @@ TEST_F(Hook, ThePagesMaskGoesIntoEveryLaunch) {
     EXPECT_EQ(page::launches(*page_), 2u);
 }
 
+constexpr int kLibraryGetKernel = 681;
+uint32_t kind_of(const std::array<uint8_t, kQmdLookBytes>& qmd) { return load32(qmd.data()) >> 23 & 7; }
+
+TEST_F(Hook, CudaTellsOfLaunchesOnlyAsLongAsKernelsAreNew) {
+    prove();
+    hook_->settled();
+    const auto launch = [&](uint32_t shared) {
+        return fake_.call(FakeCuda::kLaunchKernel, context_,
+                          [&] { fake_.launch(kSome, QmdKind::kGrid, context_, nullptr, {}, 1, shared); });
+    };
+    const auto told = [&] { return fake_.calls.count(FakeCuda::kLaunchKernel) != 0; };
+    for (int i = 0; i < 4000; ++i) launch(1024);
+    EXPECT_TRUE(told());
+    for (int i = 0; i < 200; ++i) launch(1024);
+    EXPECT_FALSE(told()) << "nothing new";
+    publish(1, {6, 30});
+    EXPECT_TRUE(FakeCuda::has_mask(fake_.launch(kSome, QmdKind::kGrid, context_))) << "masks go on";
+    fake_.call(kLibraryGetKernel, context_, [] {});
+    EXPECT_TRUE(told());
+    for (int i = 0; i < 4200; ++i) launch(1024);
+    EXPECT_FALSE(told());
+    hook_->expect_contexts();
+    hook_->tell_launches();
+    for (int i = 0; i < 4200; ++i) launch(1024);
+    EXPECT_TRUE(told()) << "a context may come whose launches have to wait";
+    hook_->settled();
+    EXPECT_EQ(launch(60'000), limits::kLaunchOutOfResources);
+    for (int i = 0; i < 4200; ++i) launch(1024);
+    EXPECT_TRUE(told()) << "it may come again";
+}
+
+TEST_F(Hook, AKernelThatGrewWhenNobodyWasToldIsNotRunEither) {
+    prove();
+    hook_->settled();
+    const auto launch = [&](uint32_t shared) {
+        return fake_.call(FakeCuda::kLaunchKernel, context_,
+                          [&] { fake_.launch(kSome, QmdKind::kGrid, context_, nullptr, {}, 1, shared); });
+    };
+    for (int i = 0; i < 4200; ++i) launch(1024);
+    ASSERT_EQ(fake_.calls.count(FakeCuda::kLaunchKernel), 0u);
+    std::array<uint8_t, kQmdLookBytes> qmd;
+    EXPECT_EQ(fake_.call(FakeCuda::kLaunchKernel, context_,
+                         [&] { qmd = fake_.launch(kSome, QmdKind::kGrid, context_, nullptr, {}, 1, 50'176); }),
+              0)
+        << "its call cannot say so";
+    EXPECT_EQ(kind_of(qmd), 1u);
+    fake_.wait(FakeCuda::kStreamSynchronize, context_);
+    fake_.wait(FakeCuda::kStreamSynchronize, context_);
+    EXPECT_EQ(page_->process.refused.load(), 1u);
+    EXPECT_EQ(launch(50'176), limits::kLaunchOutOfResources) << "from then on it can";
+}
+
+TEST_F(Hook, AContextThatMayShareRunsNoLargeKernelBeforeItIsKnown) {
+    prove();
+    hook_->settled();
+    const auto kind = [&](uint32_t shared) {
+        return kind_of(fake_.launch(kSome, QmdKind::kGrid, &another_context_, nullptr, {}, 1, shared));
+    };
+    EXPECT_EQ(kind(60'000), 2u) << "no context is expected: it does not share";
+    hook_->expect_contexts();
+    EXPECT_EQ(kind(60'000), 1u);
+    EXPECT_EQ(kind(1'024), 2u);
+    EXPECT_EQ(page::launches(*page_), 0u) << "none that counts";
+}
+
 TEST_F(Hook, ADescriptorWithoutAKindIsMaskedWhereItCannotBeCooperative) {
     fake_.quirks.descriptor_version = 0x30;
     prove();
@@ -113,8 +178,6 @@ TEST_F(Hook, OlderMasksHoldNoMoreTpcsThanTheyHaveBits) {
         hook_ = nullptr;
     }
 }
-
-uint32_t kind_of(const std::array<uint8_t, kQmdLookBytes>& qmd) { return load32(qmd.data()) >> 23 & 7; }
 
 TEST_F(Hook, AKernelThatDoesNotFitIsNotRunAndItsCallSaysSo) {
     prove();

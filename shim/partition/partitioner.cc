@@ -74,11 +74,11 @@ bool Partitioner::watch_launches(bool on) {
     return hook != nullptr && hook->watch(on);
 }
 
-Refusal Partitioner::first_refusal() const {
+Refusals Partitioner::refusals() const {
     LaunchHook* hook = hook_.load(std::memory_order_acquire);
     if (hook == nullptr) return {};
     const limits::LaunchGuard& guard = hook->launch_guard();
-    return {guard.first_refused_bytes(), guard.limit()};
+    return {guard.refusals(), guard.first_refused_bytes(), guard.limit()};
 }
 
 void* Partitioner::thread_main(void* self) {
@@ -158,6 +158,7 @@ void Partitioner::follow_contexts() {
             begun = std::exchange(begins, begins_) != begins_;
         }
         if (begun) {
+            hook.tell_launches();
             // Programs of the CUDA runtime use the primary context: no need to wait for their first kernel.
             int device = 0;
             if (const CuContext primary = retain_primary(device)) {

@@ -37,10 +37,11 @@ class PartitionHost : public NativeSide::Host {
     virtual void launch_refused(uint32_t bytes, uint32_t limit) = 0;
 };
 
-// Bytes of shared memory a block; `bytes` 0: no kernel was refused.
-struct Refusal {
-    uint32_t bytes = 0;
-    uint32_t limit = 0;
+// Kernels that were refused so far.
+struct Refusals {
+    uint64_t count = 0;
+    uint32_t bytes = 0;  // of shared memory a block that the first of all wanted
+    uint32_t limit = 0;  // and that are possible
 };
 
 class Partitioner {
@@ -66,8 +67,8 @@ class Partitioner {
     void page_replaced();
     // Whether CUDA calls before launches. False: it does not care, or is not asked yet.
     bool watch_launches(bool on);
-    // Of the first kernel that was refused. Any thread.
-    Refusal first_refusal() const;
+    // Any thread; takes no lock.
+    Refusals refusals() const;
 
  private:
     static void* thread_main(void* self);

@@ -22,6 +22,9 @@ class PartitionerTest : public ::testing::Test, public PartitionHost {
  protected:
     PartitionerTest() { rm_.gpu = fake_.gpu; }
 
+    // Its thread calls this object.
+    void TearDown() override { partitioner_.reset(); }
+
     void start(bool enabled = true) {
         partitioner_ = std::make_unique<Partitioner>(*this, *page_, enabled);
         partitioner_->sharing();
@@ -208,6 +211,10 @@ TEST_F(PartitionerTest, TheFirstRefusedKernelIsTold) {
         std::unique_lock lock(mutex_);
         ASSERT_TRUE(changed_.wait_for(lock, std::chrono::seconds(30), [&] { return refused_.first != 0; }));
     }
+    const Refusals all = partitioner_->refusals();
+    EXPECT_EQ(all.count, 2u);
+    EXPECT_EQ(all.bytes, 66'560u);
+    EXPECT_EQ(all.limit, 49'152u);
     partitioner_.reset();
     EXPECT_EQ(refused_, (std::pair<uint32_t, uint32_t>{66'560, 49'152}));
 }

@@ -69,6 +69,7 @@ struct UvmCreateRange {
     FileId uvm = 0;
     uint64_t va = 0;
     uint64_t length = 0;
+    uint64_t mapping = 0;  // of the buffer that will be in it (MirrorTable); not part of the ioctl
 };
 
 // UVM_MAP_EXTERNAL_ALLOCATION, one GPU, read-write-atomic.

@@ -51,6 +51,15 @@ size_t control_needs(uint32_t command) {
     }
 }
 
+// Answers that are looked at and never changed: the first bytes of blocks that newer drivers made longer.
+size_t answer_needs(uint32_t command) {
+    switch (command) {
+        case rm::ctrl::kGpuGetVirtualizationMode:
+        case rm::ctrl::kConfComputeGetCapabilities: return sizeof(uint32_t);
+        default: return 0;
+    }
+}
+
 }  // namespace
 
 size_t arg_size(FileRole role, uint32_t request, const rm::DriverAbi& abi) {
@@ -74,8 +83,12 @@ ParamsRef params_of(FileRole role, uint32_t request, Bytes arg, const rm::Driver
     } else if (const auto* control = std::get_if<rm::Control>(&view)) {
         ref.needed = control_needs(control->cmd);
         ref.pointer_offset = offsetof(rm::ControlArgs, params);
+        if (const size_t answer = answer_needs(control->cmd); answer != 0 && control->params_size >= answer) {
+            ref.needed = answer;
+            block = {control->params, static_cast<uint32_t>(answer)};
+        }
     }
-    if (ref.needed != 0) block = rm::param_block(view, abi);
+    if (ref.needed != 0 && block.address == 0) block = rm::param_block(view, abi);
     if (block.address == 0 || block.size < ref.needed) return ref;
     ref.pointer = block.address;
     ref.size = block.size;

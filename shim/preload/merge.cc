@@ -1,35 +1,11 @@
 // Deciding whether and how a CUDA TSG's channels go into a renderer's TSG, and what has to happen first.
 #include <algorithm>
+#include <iterator>
 
 #include "shim/preload/decode.h"
 #include "shim/preload/state.h"
 
 namespace vuda::shim {
-namespace {
-
-// Offered buffers in address order, whole pages, nothing twice.
-std::vector<OfferedBuffer> tidy(std::vector<OfferedBuffer> buffers) {
-    std::erase_if(buffers, [](const OfferedBuffer& b) {
-        return b.length == 0 || b.va % kPage != 0 || b.offset % kPage != 0 || b.va + b.length < b.va;
-    });
-    std::ranges::sort(buffers, {}, &OfferedBuffer::va);
-    std::vector<OfferedBuffer> out;
-    uint64_t end = 0;
-    for (OfferedBuffer buffer : buffers) {
-        const uint64_t stop = (buffer.va + buffer.length + kPage - 1) / kPage * kPage;
-        if (buffer.va < end) {
-            buffer.offset += end - buffer.va;
-            buffer.va = end;
-        }
-        if (buffer.va >= stop) continue;
-        buffer.length = stop - buffer.va;
-        end = stop;
-        out.push_back(buffer);
-    }
-    return out;
-}
-
-}  // namespace
 
 Plan Redirector::State::decline(const Call& call, const Intent& intent, const Refusal& why, bool turn_open) {
     if (Tsg* t = tsg(intent.client, intent.tsg)) t->stage = Tsg::Stage::kNative;
@@ -54,7 +30,15 @@ Plan Redirector::State::decline(const Call& call, const Intent& intent, const Re
 
 void Redirector::State::stop_merging(const Intent& intent) {
     if (intent.kind != Intent::Kind::kMerge) return;
-    if (VaSpace* space = va_space(intent.client, intent.va_space)) space->merging = false;
+    if (VaSpace* space = va_space(intent.client, intent.va_space)) space->merging = space->awaiting = false;
+}
+
+Refusal Redirector::State::unfit(const Client& owner, const Tsg& t) const {
+    if (wishes.unfit) return wishes.unfit;
+    if (confidential) return {Reason::kConfidential, 0, 0, 0};
+    if (owner.virtual_gpus.contains(t.device)) return {Reason::kVirtualGpu, 0, 0, 0};
+    if (!owner.partitions.empty()) return {Reason::kMig, 0, 0, 0};
+    return {};
 }
 
 // First half of a decision: everything that can be known without vudad. A pass-through plan when the answer is no.
@@ -74,13 +58,15 @@ Plan Redirector::State::merge(const Call& call, uint32_t client_handle, uint32_t
     Refusal why;
     if (stopped) {
         why = stopped;
+    } else if (const Refusal no = unfit(owner, t)) {
+        why = no;
     } else if (space->uvm == 0) {
         why.reason = Reason::kNotRegistered;
     }
     plan.intent.client = client_handle;
     plan.intent.tsg = tsg_handle;
     if (why) return decline(call, plan.intent, why, false);
-    if (space->merging) {
+    if (space->busy()) {
         plan.disposition = Plan::Disposition::kWait;
         return plan;
     }
@@ -111,7 +97,7 @@ Plan Redirector::State::merge(const Call& call, uint32_t client_handle, uint32_t
         why.reason = Reason::kNoHost;
     } else {
         t.stage = Tsg::Stage::kMerging;
-        space->merging = true;
+        space->merging = space->awaiting = true;
         plan.disposition = Plan::Disposition::kAttach;
         plan.attach = {space->gpu, channels, call.now_ns};
         plan.intent.attach = true;
@@ -136,6 +122,7 @@ Plan Redirector::State::merge_with(const Call& call, Plan plan, const Host* host
     plan.edits.clear();
     t->stage = Tsg::Stage::kMerging;
     space->merging = true;
+    space->awaiting = false;
 
     // The TSG itself.
     intent.shared = fresh_handle(*owner);
@@ -153,44 +140,21 @@ Plan Redirector::State::merge_with(const Call& call, Plan plan, const Host* host
     std::vector<OfferedBuffer> buffers;
     if (host != nullptr) {
         for (const HostBuffer& b : host->buffers)
-            buffers.push_back({static_cast<int>(b.memory), b.va, b.length, b.offset});
+            buffers.push_back({static_cast<int>(b.memory), b.va, b.length, b.offset, b.order});
     } else {
         buffers = tidy(offer->buffers);
     }
     intent.buffers = static_cast<uint32_t>(buffers.size());
     if (space->mirror_users > 0) {
-        // Another context in this address space shares already. The same set serves both; two renderers' cannot
-        // coexist.
-        const bool same =
-            space->mirrors.size() == buffers.size() && std::ranges::all_of(buffers, [&](const OfferedBuffer& b) {
-                const auto found = space->mirrors.find(b.va);
-                return found != space->mirrors.end() && found->second == b.length;
-            });
+        // Another context in this address space shares already. The same set serves both, and has followed the renderer
+        // since; two renderers' cannot coexist.
+        const bool same = space->mirrors.holds(buffers);
         if (!same) return refuse({Reason::kBufferOverlap, 0, buffers.empty() ? 0 : buffers.front().va, 0});
     } else {
-        for (const OfferedBuffer& b : buffers) {
-            uint32_t memory_client = intent.client;
-            uint32_t memory = 0;
-            if (host != nullptr && !intent.transfer) {
-                memory_client = host->client;
-                memory = static_cast<uint32_t>(b.fd);
-            } else {
-                memory = fresh_handle(*owner);
-                if (host != nullptr) {
-                    plan.before.push_back(TransferObject{host->file, host->client, host->device,
-                                                         static_cast<uint32_t>(b.fd), owner->file, intent.client,
-                                                         t->device, memory});
-                } else {
-                    plan.before.push_back(ImportObject{owner->file, intent.client, t->device, memory, b.fd});
-                }
-            }
-            plan.before.push_back(UvmCreateRange{space->uvm, b.va, b.length});
-            const FileId memory_file = memory_client == intent.client ? owner->file : host->file;
-            plan.before.push_back(
-                UvmMapRange{space->uvm, b.va, b.length, b.offset, memory_file, memory_client, memory, space->gpu});
-            // UVM holds its own reference from here on.
-            if (memory_client == intent.client) plan.before.push_back(FreeObject{owner->file, intent.client, memory});
-        }
+        space->by_transfer = intent.transfer;
+        for (const OfferedBuffer& b : buffers)
+            std::ranges::move(mirror_actions(*owner, intent.client, *t, *space, b, host),
+                              std::back_inserter(plan.before));
     }
 
     // The context share: ours when CUDA has none of its own (legacy) or keeps it (partial); else CUDA's own one moves.
@@ -228,7 +192,8 @@ bool Redirector::State::finish_merge(const Plan& plan, std::span<const ActionRes
     made->uvm = space->uvm;
     made->va_space = owner->va_spaces.at(intent.va_space);
     for (size_t i = 0; i < plan.before.size() && i < results.size(); ++i) {
-        if (const auto* range = std::get_if<UvmCreateRange>(&plan.before[i])) space->mirrors[range->va] = range->length;
+        if (const auto* range = std::get_if<UvmCreateRange>(&plan.before[i]))
+            space->mirrors.put(range->va, {range->length, range->mapping});
         if (std::holds_alternative<AllocCtxshare>(plan.before[i])) made->veid = results[i].veid;
     }
     ++space->mirror_users;
@@ -297,7 +262,8 @@ void Redirector::State::clean_up(uint32_t client_handle, uint32_t tsg_handle, st
     if (merge.ctxshare != 0) objects->push_back(FreeObject{owner->file, client_handle, merge.ctxshare});
     objects->push_back(FreeObject{owner->file, client_handle, merge.shared});
     if (++merge.va_space->leaving == merge.va_space->mirror_users) {
-        for (const auto& [va, length] : merge.va_space->mirrors) ranges->push_back(UvmFreeRange{merge.uvm, va, length});
+        for (const auto& [va, mirror] : merge.va_space->mirrors.entries())
+            ranges->push_back(UvmFreeRange{merge.uvm, va, mirror.length});
     }
 }
 

@@ -18,6 +18,7 @@
 #include "shim/preload/bootstrap.h"
 #include "shim/preload/decode.h"
 #include "shim/preload/next.h"
+#include "shim/preload/surroundings.h"
 #include "shim/preload/user_memory.h"
 
 namespace vuda::shim {
@@ -257,8 +258,12 @@ int Process::handle(UserCall& call) {
     seen.unshared = t_unshared;
     seen.arg = block;
     seen.params = params;
+    bool maps_control = false;
+    seen.maps_control = &maps_control;
     const int result = run_call(*this, *calls_, *this, call, seen);
     const int error = errno;
+    if (maps_control) control_buffers_mapped();
+    if (has_kept_updates_.load(std::memory_order_acquire)) apply_kept_updates();
     deliver_notices();
     errno = error;
     return result;
@@ -344,6 +349,15 @@ void Process::start_session() {
         const std::lock_guard busy(self->files_busy_);
         return self->host_channel_ != nullptr ? self->host_channel_->compute_class(self->host()) : 0u;
     };
+    callbacks.follows_from = [](void* context, uint64_t held) {
+        return static_cast<Process*>(context)->follows_from(held) ? 1 : 0;
+    };
+    callbacks.mirror_delta = [](void* context, vuda_private_mirror* out, vuda_private_error* error) {
+        return static_cast<Process*>(context)->mirror_delta(out, error);
+    };
+    callbacks.mirror_update = [](void* context, const vuda_private_mirror* update, vuda_private_error* error) {
+        return static_cast<Process*>(context)->mirror_update(*update, error);
+    };
     callbacks.look_for_faults = [](void* context, uint32_t xids[2]) {
         return static_cast<Process*>(context)->look_for_faults(xids);
     };
@@ -368,6 +382,7 @@ void Process::prepare() {
     wishes.require = now.require != 0;
     wishes.reserve = now.reserve;
     wishes.cuda_channels = cuda_channels();
+    if (wishes.attach || wishes.share_in_process) wishes.unfit = unfit_surroundings();
     // The renderer that it wants to join is this very process.
     if (wishes.attach && wishes.share_renderer && std::strcmp(now.attach_name, now.register_name) == 0) {
         wishes.attach = false;
@@ -431,7 +446,7 @@ Offer Process::attach(const AttachWish& wish) {
             if (handle.kind == kHandleTsg && offer.tsg_fd < 0) {
                 offer.tsg_fd = handle.fd;
             } else if (handle.kind == kHandleBuffer) {
-                offer.buffers.push_back({handle.fd, handle.va, handle.length, handle.offset});
+                offer.buffers.push_back({handle.fd, handle.va, handle.length, handle.offset, handle.mapping});
             } else {
                 next::close(handle.fd);
             }
@@ -665,7 +680,7 @@ uint32_t Process::subdevice_control(uint32_t command, void* params, uint32_t siz
     return calls_->control(at.file, at.client, at.object, command, params, size);
 }
 
-Result<std::vector<vuda_private_handle>> Process::export_all(const Host& host) {
+Result<std::vector<vuda_private_handle>> Process::export_all(Host& host) {
     const std::lock_guard busy(files_busy_);
     std::vector<vuda_private_handle> made;
     made.reserve(host.buffers.size() + 1);
@@ -679,12 +694,15 @@ Result<std::vector<vuda_private_handle>> Process::export_all(const Host& host) {
     uint32_t status = 0;
     const int tsg = calls_->export_object(host.file, host.client, host.device, host.tsg, &status);
     if (tsg < 0) return refuse("TSG", 0, status);
-    made.push_back({kHandleTsg, tsg, 0, 0, 0});
+    made.push_back({kHandleTsg, tsg, 0, 0, 0, 0});
     VUDA_FAULT_POINT(shim_tsg_exported);
+    std::vector<HostBuffer> exported;
+    exported.reserve(host.buffers.size());
     for (const HostBuffer& buffer : host.buffers) {
         const int fd = calls_->export_object(host.file, host.client, host.device, buffer.memory, &status);
         if (fd >= 0) {
-            made.push_back({kHandleBuffer, fd, buffer.va, buffer.length, buffer.offset});
+            made.push_back({kHandleBuffer, fd, buffer.va, buffer.length, buffer.offset, buffer.order});
+            exported.push_back(buffer);
             VUDA_FAULT_POINT(shim_buffer_exported);
             continue;
         }
@@ -695,6 +713,7 @@ Result<std::vector<vuda_private_handle>> Process::export_all(const Host& host) {
             again.buffers, [&](const HostBuffer& b) { return b.va == buffer.va && b.memory == buffer.memory; });
         if (still) return refuse("control buffer", buffer.va, status);
     }
+    host.buffers = std::move(exported);
     return made;
 }
 

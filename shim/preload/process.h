@@ -2,6 +2,9 @@
 // files from an atexit handler). A child of fork starts over with a new one.
 //
 // Locks, innermost last; none of them is held across an ioctl of the program:
+//   mirroring_   one update of control buffers at a time. Held across our own ioctls, and while waiting (1 s at most)
+//   for
+//                a merge to end; never while waiting for vudad.
 //   files_busy_  held while an export uses a renderer's file, and while a tracked descriptor is being closed, so that
 //   the number
 //                cannot become another file half-way. Exports take milliseconds and never wait for the program.
@@ -13,6 +16,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -87,7 +91,17 @@ class Process : public RedirectorAccess, public Attacher {
     int export_host(uint64_t held, vuda_private_handles* out, vuda_private_error* error);
     uint32_t look_for_faults(uint32_t xids[2]);
     uint32_t subdevice_control(uint32_t command, void* params, uint32_t size);
-    Result<std::vector<vuda_private_handle>> export_all(const Host& host);
+    // Takes out of `host` what is gone by now.
+    Result<std::vector<vuda_private_handle>> export_all(Host& host);
+    // ---- process_mirror.cc ----
+    bool follows_from(uint64_t held) const;
+    int mirror_delta(vuda_private_mirror* out, vuda_private_error* error);
+    int mirror_update(const vuda_private_mirror& update, vuda_private_error* error);
+    // Control buffers were mapped by the call that ends now.
+    void control_buffers_mapped();
+    void apply_kept_updates();
+    Status apply(const MirrorUpdate& update, bool local);
+    bool still_open(const Action& action) const;
 
     const Settings& settings_;
     FdMarks* marks_;
@@ -100,6 +114,7 @@ class Process : public RedirectorAccess, public Attacher {
     std::unique_ptr<FaultWatch> fault_watch_;    // null as calls_; libvuda's session thread only
     LateSession session_;
 
+    std::mutex mirroring_;
     std::mutex files_busy_;
     mutable std::mutex mutex_;
     std::condition_variable changed_;
@@ -107,6 +122,9 @@ class Process : public RedirectorAccess, public Attacher {
     std::unique_ptr<Redirector> redirector_;
     Host exported_;  // what the newest export held, and its number; session's thread only
     uint64_t export_generation_ = 0;
+    // Updates that came while a context was about to share, with descriptors of their own.
+    std::vector<MirrorUpdate> kept_updates_;
+    std::atomic<bool> has_kept_updates_{false};
     std::map<uint64_t, uint64_t> spent_ns_;  // by Notice::started_ns: how long the merging ioctl took
     bool started_ = false;
     bool reported_driver_ = false;

@@ -97,6 +97,38 @@ Words describe(const Refusal& refusal) {
                    refusal.detail, refusal.other);
             format(words.hint, "set CUDA_DEVICE_MAX_CONNECTIONS=%" PRIu64 " before the program starts", refusal.detail);
             break;
+        case Reason::kDebugger:
+            set(Code::kFailedPrecondition);
+            format(words.text,
+                   "cuda-gdb (pid %" PRIu64 ") debugs this process: to stop its kernels would stop the renderer",
+                   refusal.detail);
+            format(words.hint, "start the program without VUDA while you debug it");
+            break;
+        case Reason::kCoreDumps:
+            set(Code::kFailedPrecondition);
+            format(words.text,
+                   "CUDA is to write GPU core dumps: a kernel that fails would hold up the renderer while it does");
+            format(words.hint, "unset CUDA_ENABLE_COREDUMP_ON_EXCEPTION and its like to share");
+            break;
+        case Reason::kMps:
+            set(Code::kFailedPrecondition);
+            format(words.text,
+                   "an MPS control daemon runs: its clients work through a server, with which sharing was never tried");
+            format(words.hint, "end it, or set CUDA_MPS_PIPE_DIRECTORY to a folder in which there is none");
+            break;
+        case Reason::kMig:
+            set(Code::kFailedPrecondition);
+            format(words.text, "CUDA works in a MIG instance, and a TSG cannot be shared across instances");
+            format(words.hint, "turn MIG mode off to share");
+            break;
+        case Reason::kVirtualGpu:
+            set(Code::kUnimplemented);
+            format(words.text, "this is a vGPU, on which sharing was never tried");
+            break;
+        case Reason::kConfidential:
+            set(Code::kUnimplemented);
+            format(words.text, "confidential computing is on, and sharing has no part in it");
+            break;
         case Reason::kStopped:
             set(Code::kCancelled);
             format(words.text, "sharing was ended by vudad");

@@ -27,6 +27,12 @@ enum class Reason : uint8_t {
     kAttachFailed,        // vudad's answer (libvuda has the words)
     kPartialUnsupported,  // reserve(n), and CUDA makes more channels than n; detail: n, other: what it makes
     kStopped,             // vudad ended sharing
+    kDebugger,            // cuda-gdb is attached; detail: its pid
+    kCoreDumps,           // CUDA is to write GPU core dumps
+    kMps,                 // CUDA's work goes through an MPS server
+    kMig,                 // CUDA works in a MIG instance
+    kVirtualGpu,          // a vGPU
+    kConfidential,        // confidential computing is on
 };
 
 struct Refusal {
@@ -35,6 +41,7 @@ struct Refusal {
     uint64_t detail = 0;
     uint64_t other = 0;
     explicit operator bool() const { return reason != Reason::kNone; }
+    bool operator==(const Refusal&) const = default;
 };
 
 struct Words {

@@ -236,6 +236,8 @@ void Redirector::stop_sharing(const Refusal& why) { state_->stopped = why; }
 
 Host Redirector::host() const { return state_->host(); }
 
+Host Redirector::host(uint64_t order) const { return state_->host(order); }
+
 Subdevice Redirector::sharing_subdevice() const { return state_->sharing_subdevice(); }
 
 std::vector<Notifier> Redirector::notifiers() const { return state_->notifiers(); }

@@ -25,6 +25,8 @@
 #include "base/uuid.h"
 #include "rm/driver_table.h"
 #include "shim/preload/action.h"
+#include "shim/preload/mirror_rule.h"
+#include "shim/preload/mirror_table.h"
 #include "shim/preload/reason.h"
 
 namespace vuda::shim {
@@ -42,6 +44,7 @@ struct Call {
     std::span<const uint8_t> params;
     // The calling thread makes a context that is to share with nobody, whatever was asked for.
     bool unshared = false;
+    bool* maps_control = nullptr;  // out: after() sets it when the call mapped a control buffer of a renderer
 };
 
 // What the kernel made of it: same sizes as in the Call, after the ioctl.
@@ -63,12 +66,6 @@ struct Edit {
 };
 
 // A TSG with its control buffers, offered by vudad. fds stay the caller's.
-struct OfferedBuffer {
-    int fd = -1;
-    uint64_t va = 0;
-    uint64_t length = 0;
-    uint64_t offset = 0;
-};
 struct Offer {
     bool ok = false;  // false: nothing to attach to; the program runs natively
     int tsg_fd = -1;
@@ -132,6 +129,7 @@ struct Wishes {
     bool require = false;           // a CUDA context that cannot share fails instead of running natively
     uint32_t reserve = UINT32_MAX;  // GR channels to move; UINT32_MAX = all, 0 = none
     uint32_t cuda_channels = 8;     // GR channels that CUDA is about to make: 8, or CUDA_DEVICE_MAX_CONNECTIONS (1..32)
+    Refusal unfit;                  // why nothing of this process can share (surroundings.h)
     bool any() const { return share_renderer || share_in_process || attach; }
     bool operator==(const Wishes&) const = default;
 };
@@ -143,8 +141,8 @@ struct Options {
     // UVM_REGISTER_CHANNEL of a channel moved alone: a window is shared within one TSG only, so it needs another than
     // CUDA's.
     uint64_t partial_window = 0x3'8000'0000;
-    uint32_t tsg_channels_max = 128;     // kchangrpAddChannel's limit
-    uint64_t mirror_limit = 1ull << 32;  // control buffers are what the renderer maps below this address
+    uint32_t tsg_channels_max = 128;  // kchangrpAddChannel's limit
+    MirrorRule mirror_rule;
     uint64_t settle_ns = 250'000'000;  // a renderer that made no new TSG, channel or 3D object for this long is set up
     uint32_t first_handle =
         0x5ada0000;  // handles that the shim makes: a range that neither NVIDIA's user-mode drivers nor RM use
@@ -220,6 +218,33 @@ struct Host {
     }
 };
 
+// One address space that takes a MirrorUpdate over: what is to be done, step by step.
+struct MirrorWork {
+    enum class State : uint8_t {
+        kNone,   // no address space needs it (any more)
+        kBusy,   // one does, and a merge or the end of a merge is at work there: when that has ended, ask again
+        kReady,  // run each step's actions in order, undo those of a step that fails, go on; then end_mirror
+    };
+    struct Step {
+        bool drop = false;
+        MirrorRange range;
+        std::vector<Action> actions;
+    };
+    State state = State::kNone;
+    std::shared_ptr<void> space;
+    std::vector<Step> steps;
+};
+using MirroredSpaces = std::vector<std::shared_ptr<void>>;
+
+// What the renderer unmapped and mapped, in address order. Pure; both lists are in that order.
+struct HostDelta {
+    std::vector<HostBuffer> removed;
+    std::vector<HostBuffer> added;
+};
+HostDelta host_delta(const std::vector<HostBuffer>& held, const std::vector<HostBuffer>& now);
+// `held` with a delta of it, or a part of one.
+std::vector<HostBuffer> after_delta(const std::vector<HostBuffer>& held, const HostDelta& delta);
+
 class Redirector {
  public:
     // `abi` outlives the redirector (rm/driver_table.h has constants).
@@ -254,6 +279,22 @@ class Redirector {
 
     // The renderer TSG to share, or client == 0. Buffers are those mapped now.
     Host host() const;
+
+    // The renderer TSG of that order (Host::order), with what it has now; client == 0 when it is gone.
+    Host host(uint64_t order) const;
+
+    // ---- following the renderer's control buffers while channels are in its TSG ----
+    // The next address space that takes `update` over. `handled`: those that did. `local`: the update is of this
+    // process's own renderer, fds are its memory handles; else it came from vudad.
+    MirrorWork begin_mirror(const MirrorUpdate& update, const MirroredSpaces& handled, bool local);
+    // `done[i]`: step i succeeded. What comes back is clean-up: the address space left meanwhile.
+    std::vector<Action> end_mirror(const MirrorWork& work, const std::vector<bool>& done);
+    // A context is about to share a TSG that vudad hands over: what comes meanwhile must be kept for it.
+    bool attaching() const;
+    // CUDA's channels are in the TSG of this process's own renderer.
+    bool shares_locally() const;
+    // The whole set of this process's renderer, as an update for those.
+    MirrorUpdate local_update() const;
 
     // The subdevice of a context whose channels are in a shared TSG, or client == 0.
     Subdevice sharing_subdevice() const;

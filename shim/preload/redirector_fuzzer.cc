@@ -58,6 +58,7 @@ class World : public RedirectorAccess, public Executor, public Attacher, public 
 
     void step() {
         const uint8_t kind = input_.byte();
+        if (kind >= 0xf4) return keep_out();
         switch (kind % 12) {
             case 0:
             case 1:
@@ -290,6 +291,30 @@ class World : public RedirectorAccess, public Executor, public Attacher, public 
         }
         set_arg(args, abi_.alloc_size);
         rm_call(rm::escape::kAlloc, abi_.alloc_size);
+    }
+
+    // What keeps a client's contexts its own: an instance of a GPU, or RM's answer to a question.
+    void keep_out() {
+        const uint8_t what = input_.byte() % 3;
+        if (what == 0) {
+            rm::AllocArgs args{};
+            args.hClass = rm::cls::kSmcPartition;
+            args.hRoot = client();
+            args.hObjectParent = handle();
+            args.hObjectNew = handle();
+            params_.clear();
+            set_arg(args, abi_.alloc_size);
+            return rm_call(rm::escape::kAlloc, abi_.alloc_size);
+        }
+        rm::ControlArgs args{};
+        args.cmd = what == 1 ? rm::ctrl::kGpuGetVirtualizationMode : rm::ctrl::kConfComputeGetCapabilities;
+        args.hClient = client();
+        args.hObject = handle();
+        args.paramsSize = input_.byte() % 9;
+        args.params = 0x1000;
+        params_.assign(args.paramsSize, input_.byte() % 4);
+        set_arg(args, sizeof args);
+        rm_call(rm::escape::kControl, sizeof args);
     }
 
     void control() {

@@ -273,7 +273,7 @@ Plan Redirector::State::before_free(const Call& call, bool impatient) {
     if (owner == nullptr) return plan;
     for (const auto& [handle, t] : owner->tsgs) {
         if (t.merge == nullptr || !frees(args, handle, t)) continue;
-        if (t.merge->va_space->merging && !impatient) {
+        if (t.merge->va_space->busy() && !impatient) {
             plan = {};
             plan.disposition = Plan::Disposition::kWait;
             plan.intent.kind = Intent::Kind::kFree;

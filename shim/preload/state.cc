@@ -7,12 +7,12 @@ namespace vuda::shim {
 bool Client::has_handle(uint32_t handle) const {
     return devices.contains(handle) || subdevices.contains(handle) || va_spaces.contains(handle) ||
            tsgs.contains(handle) || ctxshares.contains(handle) || channels.contains(handle) ||
-           context_dmas.contains(handle);
+           context_dmas.contains(handle) || virtual_memory.contains(handle) || partitions.contains(handle);
 }
 
 size_t Client::size() const {
     return devices.size() + subdevices.size() + va_spaces.size() + tsgs.size() + ctxshares.size() + channels.size() +
-           context_dmas.size() + mappings.size();
+           context_dmas.size() + virtual_memory.size() + mappings.size() + partitions.size();
 }
 
 Client* Redirector::State::client(uint32_t handle) {
@@ -64,9 +64,32 @@ uint32_t Redirector::State::channels_in(uint32_t client_handle, uint32_t tsg_han
 }
 
 Host Redirector::State::host() const {
+    uint32_t client_handle = 0;
+    uint32_t handle = 0;
+    const Tsg* tsg = host_tsg(&client_handle, &handle);
+    return tsg != nullptr ? host_of(client_handle, handle, *tsg) : Host{};
+}
+
+Host Redirector::State::host(uint64_t order) const {
+    for (const auto& [client_handle, owner] : clients) {
+        for (const auto& [handle, tsg] : owner.tsgs) {
+            if (tsg.order == order) return host_of(client_handle, handle, tsg);
+        }
+    }
+    return {};
+}
+
+bool Redirector::State::covers(const Client& owner, const Tsg& tsg, uint64_t va, const DmaMapping& mapping) const {
+    const auto space = owner.va_spaces.find(tsg.va_space);
+    const bool same = mapping.space == nullptr || space == owner.va_spaces.end() || mapping.space == space->second;
+    return options.mirror_rule.covers(true, same, va);
+}
+
+Host Redirector::State::host_of(uint32_t client_handle, uint32_t tsg_handle, const Tsg& of) const {
+    const Tsg* const tsg = &of;
     Host host;
-    const Tsg* tsg = host_tsg(&host.client, &host.tsg);
-    if (tsg == nullptr) return host;
+    host.client = client_handle;
+    host.tsg = tsg_handle;
     const Client& owner = clients.at(host.client);
     host.file = owner.file;
     host.device = tsg->device;
@@ -99,8 +122,9 @@ Host Redirector::State::host() const {
     for (const auto& [va, mapping] : owner.mappings) {
         const uint64_t into_page = va % kPage;
         if (mapping.length == 0 || into_page > mapping.offset || (mapping.offset - into_page) % kPage != 0) continue;
+        if (!covers(owner, of, va, mapping)) continue;
         HostBuffer buffer{mapping.memory, va - into_page, 0, mapping.offset - into_page, mapping.order};
-        const uint64_t stop = std::min((va + mapping.length + kPage - 1) / kPage * kPage, options.mirror_limit);
+        const uint64_t stop = std::min((va + mapping.length + kPage - 1) / kPage * kPage, options.mirror_rule.limit);
         if (buffer.va < end) {
             buffer.offset += end - buffer.va;
             buffer.va = end;

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -22,12 +23,17 @@ struct VaSpace {
     Uuid gpu;
     // Control buffers of a renderer that are mapped here, by address. They serve every context in this address space
     // that shares; the last of these takes them away.
-    std::map<uint64_t, uint64_t> mirrors;
+    MirrorTable mirrors;
     unsigned mirror_users = 0;
     unsigned leaving = 0;  // of these, on their way out: planned and not yet ended
     // One merge or end of a merge at a time: between its plan and its outcome the mirrors are being made or taken away,
     // and who counts users meanwhile counts wrong.
     bool merging = false;
+    bool awaiting = false;     // merging, and nothing is done yet: vudad is being asked
+    bool updating = false;     // the mirrors are following the renderer's
+    bool by_transfer = false;  // the renderer is in this process, and its buffers come by an export all the same
+
+    bool busy() const { return merging || updating; }
 };
 
 struct Ctxshare {
@@ -90,6 +96,7 @@ struct DmaMapping {
     uint32_t memory = 0;
     uint64_t length = 0;
     uint64_t offset = 0;
+    std::shared_ptr<const VaSpace> space = nullptr;  // that it is in; null: not known
     uint64_t order = 0;  // of mapping, over all clients: handles and addresses are used again, this is not
 };
 
@@ -103,7 +110,10 @@ struct Client {
     std::map<uint32_t, Ctxshare> ctxshares;
     std::map<uint32_t, Channel> channels;
     std::map<uint32_t, ContextDma> context_dmas;
-    std::map<uint64_t, DmaMapping> mappings;  // GPU virtual address below Options::mirror_limit
+    std::set<uint32_t> partitions;                // MIG instances that it works in
+    std::set<uint32_t> virtual_gpus;              // devices that are a guest's part of a GPU
+    std::map<uint32_t, uint32_t> virtual_memory;  // addresses that were reserved: handle -> VA space
+    std::map<uint64_t, DmaMapping> mappings;      // GPU virtual address below the mirror rule's limit
 
     bool has_handle(uint32_t handle) const;
     size_t size() const;
@@ -122,6 +132,7 @@ struct Redirector::State {
     uint64_t mappings_made = 0;
     uint64_t last_change_ns = 0;
     bool settled = false;
+    bool confidential = false;      // RM said that confidential computing is on
     uint32_t announced_client = 0;  // kHost was sent for it
     uint64_t dead_host = 0;         // order of the renderer's TSG that died; 0: none did
 
@@ -132,6 +143,9 @@ struct Redirector::State {
     uint32_t fresh_handle(const Client& client);
     const Tsg* host_tsg(uint32_t* client, uint32_t* handle) const;
     Host host() const;
+    Host host(uint64_t order) const;
+    Host host_of(uint32_t client, uint32_t handle, const Tsg& tsg) const;
+    bool covers(const Client& owner, const Tsg& tsg, uint64_t va, const DmaMapping& mapping) const;
     Subdevice sharing_subdevice() const;
     std::vector<Notifier> notifiers() const;
     uint32_t channels_in(uint32_t client, uint32_t tsg) const;
@@ -142,6 +156,7 @@ struct Redirector::State {
     // --- remembering what RM did (track.cc) ---
     void track(const Call& call, const Outcome& outcome);
     void track_alloc(const Call& call, const Outcome& outcome);
+    void track_control(const Call& call, const Outcome& outcome);
     void track_uvm(const Call& call, const Outcome& outcome);
     void forget_object(uint32_t client, uint32_t object);
     void forget_tsg(Client& client, uint32_t handle);
@@ -149,6 +164,8 @@ struct Redirector::State {
 
     // --- deciding (merge.cc) ---
     Plan merge(const Call& call, uint32_t client, uint32_t tsg, uint32_t va_space, bool legacy);
+    // Why nothing of this client may share, whoever the renderer is.
+    Refusal unfit(const Client& client, const Tsg& tsg) const;
     Plan merge_with(const Call& call, Plan plan, const Host* host, const Offer* offer);
     bool finish_merge(const Plan& plan, std::span<const ActionResult> results);
     void mark_moved(const Call& call, const Outcome& outcome, const Intent& intent);
@@ -159,6 +176,12 @@ struct Redirector::State {
     void end_merge(Tsg* tsg, const Refusal& why);
     Plan back_to_native(const Call& call, uint32_t client, uint32_t tsg, const Refusal& why);
     void clean_up(uint32_t client, uint32_t tsg, std::vector<Action>* objects, std::vector<Action>* ranges);
+
+    // --- following (mirror.cc) ---
+    MirrorWork begin_mirror(const MirrorUpdate& update, const MirroredSpaces& handled, bool local);
+    std::vector<Action> mirror_actions(const Client& owner, uint32_t client, const Tsg& tsg, const VaSpace& space,
+                                       const OfferedBuffer& buffer, const Host* host);
+    std::vector<Action> end_mirror(const MirrorWork& work, const std::vector<bool>& done);
 
     // --- rewriting (rewrite.cc) ---
     Plan answer_ok(const Call& call) const;

@@ -55,6 +55,8 @@ class TestRm : public Executor {
     std::vector<std::string> log;                                          // what reached RM, in order
     std::function<std::optional<uint32_t>(const std::string& what)> fail;  // what = the log line about to be made
     uint32_t next_client = 0xc1d00001;
+    uint32_t virtualization_mode = 1;  // a whole GPU, passed through
+    bool confidential = false;
 
     Object* find(uint32_t client, uint32_t handle) {
         const auto found = objects.find({client, handle});
@@ -129,6 +131,8 @@ class TestRm : public Executor {
         if (args.cmd == rm::ctrl::kTsgGpfifoSchedule && target->group != nullptr)
             target->group->scheduled_as_group = true;
         if (args.cmd == rm::ctrl::kTsgGetInfo) set_word(params, 0, 0x77);
+        if (args.cmd == rm::ctrl::kGpuGetVirtualizationMode) set_word(params, 0, virtualization_mode);
+        if (args.cmd == rm::ctrl::kConfComputeGetCapabilities) set_word(params, 0, confidential ? 0x02020200 : 0x200);
         return 0;
     }
 

@@ -66,8 +66,8 @@ VUDA_TEST_EXPORT int vuda_private_attach(const char* name, const uint8_t[16], ui
     *out = {};
     out->count = 2;
     out->items = static_cast<vuda_private_handle*>(std::calloc(2, sizeof(vuda_private_handle)));
-    out->items[0] = {1, exported(1), 0, 0, 0};
-    out->items[1] = {2, exported(0), 0x51f0000, 0x3000, 0};
+    out->items[0] = {1, exported(1), 0, 0, 0, 0};
+    out->items[1] = {2, exported(0), 0x51f0000, 0x3000, 0, 0};
     out->channels_in_use = 2;
     return 0;
 }
@@ -82,6 +82,7 @@ VUDA_TEST_EXPORT void vuda_private_detached(const vuda_private_error*) { note("d
 VUDA_TEST_EXPORT void vuda_private_report(uint32_t state, const vuda_private_error* reason) {
     note("report " + std::to_string(state) + (reason != nullptr ? std::string(" ") + reason->text : ""));
 }
+VUDA_TEST_EXPORT void vuda_private_mirror_changed() { note("mirror_changed"); }
 VUDA_TEST_EXPORT void vuda_private_ending() { note("ending"); }
 VUDA_TEST_EXPORT void vuda_private_after_fork_in_child() { note("child"); }
 

@@ -1,4 +1,6 @@
 // Follows what RM and UVM did, from the calls that succeeded.
+#include <algorithm>
+
 #include "shim/preload/decode.h"
 #include "shim/preload/state.h"
 
@@ -20,6 +22,7 @@ void Redirector::State::track(const Call& call, const Outcome& outcome) {
 
     switch (rm::ioctl_number(call.request)) {
         case rm::escape::kAlloc: return track_alloc(call, outcome);
+        case rm::escape::kControl: return track_control(call, outcome);
         case rm::escape::kFree: {
             const auto args = load<rm::FreeArgs>(call.arg);
             return forget_object(args.hRoot, args.hObjectOld);
@@ -27,6 +30,11 @@ void Redirector::State::track(const Call& call, const Outcome& outcome) {
         case rm::escape::kVidHeapControl: {
             const auto args = load<rm::VidHeapArgs>(call.arg);
             if (args.function == rm::kVidHeapFree) forget_object(args.hRoot, args.allocSize.hMemory);
+            if (args.function == rm::kVidHeapAllocSize && args.hVASpace != 0) {
+                // Addresses without memory: what a mapping goes to.
+                if (Client* owner = client(args.hRoot))
+                    owner->virtual_memory[load<rm::VidHeapArgs>(outcome.arg).allocSize.hMemory] = args.hVASpace;
+            }
             return;
         }
         case rm::escape::kDupObject: {
@@ -57,8 +65,20 @@ void Redirector::State::track(const Call& call, const Outcome& outcome) {
             const auto args = load<rm::MapDmaArgs>(call.arg);
             const auto va = load<uint64_t>(outcome.arg, abi->map_dma_va);
             Client* owner = client(args.hClient);
-            if (owner == nullptr || va >= options.mirror_limit) return;
-            owner->mappings[va] = {args.hDevice, args.hDma, args.hMemory, args.length, args.offset, ++mappings_made};
+            if (owner == nullptr || va >= options.mirror_rule.limit) return;
+            const auto reserved = owner->virtual_memory.find(args.hDma);
+            const auto space =
+                owner->va_spaces.find(reserved != owner->virtual_memory.end() ? reserved->second : args.hDma);
+            DmaMapping& made = owner->mappings[va];
+            made = {args.hDevice,   args.hDma,   args.hMemory,
+                    args.length,    args.offset, space != owner->va_spaces.end() ? space->second : nullptr,
+                    ++mappings_made};
+            if (call.maps_control != nullptr) {
+                *call.maps_control = std::ranges::any_of(owner->tsgs, [&](const auto& entry) {
+                    return entry.second.has_3d && entry.second.merge == nullptr &&
+                           covers(*owner, entry.second, va, made);
+                });
+            }
             return;
         }
         case rm::escape::kUnmapMemoryDma: {
@@ -86,6 +106,7 @@ void Redirector::State::track_alloc(const Call& call, const Outcome& outcome) {
     switch (args.hClass) {
         case rm::cls::kDevice: owner->devices[object] = load<uint32_t>(call.params); return;
         case rm::cls::kSubdevice: owner->subdevices[object] = args.hObjectParent; return;
+        case rm::cls::kSmcPartition: owner->partitions.insert(object); return;
         case rm::cls::kVaSpace: {
             auto space = std::make_shared<VaSpace>();
             space->external = (load<rm::VaSpaceParams>(call.params).flags & rm::kVaSpaceExternallyOwned) != 0;
@@ -134,6 +155,23 @@ void Redirector::State::track_alloc(const Call& call, const Outcome& outcome) {
     }
 }
 
+// What CUDA itself asks RM for before it makes a context.
+void Redirector::State::track_control(const Call& call, const Outcome& outcome) {
+    if (outcome.params.size() < sizeof(uint32_t)) return;
+    const auto args = load<rm::ControlArgs>(call.arg);
+    if (args.cmd == rm::ctrl::kConfComputeGetCapabilities) {
+        confidential = outcome.params[rm::ctrl::kConfComputeFeatureOffset] != 0;
+    } else if (args.cmd == rm::ctrl::kGpuGetVirtualizationMode) {
+        Client* owner = client(args.hClient);
+        if (owner == nullptr || !owner->devices.contains(args.hObject)) return;
+        if (load<uint32_t>(outcome.params) == rm::ctrl::kVirtualizationModeVgx) {
+            owner->virtual_gpus.insert(args.hObject);
+        } else {
+            owner->virtual_gpus.erase(args.hObject);
+        }
+    }
+}
+
 void Redirector::State::track_uvm(const Call& call, const Outcome&) {
     if (call.request == rm::uvm::kRegisterGpuVaSpace) {
         const auto args = load<rm::UvmRegisterVaSpaceArgs>(call.arg);
@@ -178,15 +216,18 @@ void Redirector::State::forget_object(uint32_t client_handle, uint32_t object) {
         std::erase_if(owner->subdevices, [&](const auto& entry) { return entry.second == object; });
         erase_where(owner->mappings, [&](const DmaMapping& mapping) { return mapping.device == object; });
         owner->devices.erase(object);
+        owner->virtual_gpus.erase(object);
     } else if (owner->tsgs.contains(object)) {
         forget_tsg(*owner, object);
     } else {
         owner->subdevices.erase(object);
+        owner->partitions.erase(object);
         owner->va_spaces.erase(object);
         owner->va_space_device.erase(object);
         owner->ctxshares.erase(object);
         owner->channels.erase(object);
         owner->context_dmas.erase(object);
+        owner->virtual_memory.erase(object);
         erase_where(owner->mappings,
                     [&](const DmaMapping& mapping) { return mapping.memory == object || mapping.dma == object; });
     }

@@ -475,7 +475,12 @@ void Gpu::carry_out(Channel& channel, const Effect& effect) {
         const ControlBuffer buffer{(uint64_t{point->buffer.address_high} << 32) | point->buffer.address_low,
                                    point->buffer.length};
         uint64_t offset = 0;
-        if (buffer.length == 0 || channel.vas->lookup(buffer.address, buffer.length, &offset) == nullptr) {
+        if (buffer.length == 0) {
+            std::erase_if(channel.tsg->control_buffers,
+                          [&](const ControlBuffer& other) { return other.address == buffer.address; });
+            return;
+        }
+        if (channel.vas->lookup(buffer.address, buffer.length, &offset) == nullptr) {
             mmu_fault(channel, "HUBCLIENT_FE", buffer.address, "VIRT_READ");
             return;
         }

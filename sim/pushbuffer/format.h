@@ -65,9 +65,10 @@ inline constexpr uint32_t kScgHysteresisControl = 0x02a8;   // likewise
 inline constexpr uint32_t kSetShaderLocalMemoryA = 0x0790;  // compute set-up: makes the subcontext ready for kernels
 
 // Simulated work. Non-incrementing methods, the data words are the struct.
-inline constexpr uint32_t kSimLaunch = 0x3e00;         // compute class: Launch
-inline constexpr uint32_t kSimFrame = 0x3e04;          // 3D class: word 0 = draws, then as many Draw
-inline constexpr uint32_t kSimControlBuffer = 0x3e08;  // 3D class: ControlBuffer; graphics state now points there
+inline constexpr uint32_t kSimLaunch = 0x3e00;  // compute class: Launch
+inline constexpr uint32_t kSimFrame = 0x3e04;   // 3D class: word 0 = draws, then as many Draw
+inline constexpr uint32_t kSimControlBuffer =
+    0x3e08;  // 3D class: ControlBuffer; graphics state now points there, or (length 0) no longer
 
 struct Launch {
     uint32_t blocks;

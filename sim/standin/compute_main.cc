@@ -32,6 +32,7 @@ struct Run {
     bool timed_out = false;
     bool verified = true;
     uint32_t xid = 0;
+    int cuda_error = 0;      // a kernel was refused
     double seconds = 0;      // measured
     uint64_t astray = 0;     // kernels that ran on a TPC which their launch excluded
     uint32_t last_tpcs = 0;  // how many TPCs the last kernel ran on
@@ -87,6 +88,8 @@ void run(Compute& compute, const Vuda& vuda, uint32_t channel, const ComputeOpti
         launch.report_high = static_cast<uint32_t>(queue.report_address() >> 32);
         // Where the class has SCG methods, VUDA splits the TSG from the renderer's side.
         const uint64_t split = masks ? vuda.mask(launch) : 0;
+        if (options.guard) out.cuda_error = vuda.refusal(launch);
+        if (out.cuda_error != 0) break;
         const uint64_t submitted = monotonic_ns();
         queue.block(1, work::kSimLaunch, &launch, sizeof launch);
         const uint32_t value = queue.submit();
@@ -121,24 +124,10 @@ void run(Compute& compute, const Vuda& vuda, uint32_t channel, const ComputeOpti
     out.seconds = window.seconds();
 }
 
-int finish(Json& json, int status) {
-    std::fputs(json.line().c_str(), stdout);
-    std::fflush(stdout);
-    return status;
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-    ComputeOptions options;
-    if (const int status = parse(argc, argv, options); status != 0) return status < 0 ? 0 : status;
-    watch_signals();
-    if (options.common.close_range) close_descriptors(3);
-
-    Json json;
-    json.text("program", "vuda-sim-compute").flag("simulated", true).integer("pid", getpid());
-    // All at the same moment, as programs that start together do.
-    std::vector<std::unique_ptr<Compute>> contexts(options.contexts);
+// All at the same moment, as programs that start together do. Returns what went wrong.
+std::string make_contexts(const ComputeOptions& options, std::vector<std::unique_ptr<Compute>>& contexts,
+                          double& create_ms) {
+    contexts.resize(options.contexts);
     std::vector<std::string> errors(options.contexts);
     const auto create = Clock::now();
     {
@@ -155,12 +144,61 @@ int main(int argc, char** argv) {
         }
         for (std::thread& maker : makers) maker.join();
     }
-    const double create_ms = ms_since(create);
+    create_ms = ms_since(create);
     for (const std::string& error : errors) {
-        if (error.empty()) continue;
+        if (!error.empty()) return error;
+    }
+    return "";
+}
+
+// The set-up methods run once a context, through its first channel.
+bool set_up_contexts(const ComputeOptions& options, const std::vector<std::unique_ptr<Compute>>& contexts) {
+    bool good = true;
+    for (const auto& context : contexts) {
+        if (options.no_setup) break;
+        Queue& queue = context->queue(0);
+        queue.set_object(1, context->compute_class());
+        queue.method(1, work::kSetShaderLocalMemoryA, 1);
+        good = queue.wait(queue.submit(), std::chrono::milliseconds(10'000), g_stop) == Waited::kDone && good;
+    }
+    return good;
+}
+
+std::vector<Run> run_all(const ComputeOptions& options, const std::vector<std::unique_ptr<Compute>>& contexts) {
+    const Vuda vuda = Vuda::find();
+    std::vector<Run> runs(options.contexts * options.threads);
+    std::vector<std::thread> threads;
+    for (uint32_t i = 0; i < runs.size(); i++) {
+        threads.emplace_back(
+            [&, i] { run(*contexts[i / options.threads], vuda, i % options.threads, options, i == 0, runs[i]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return runs;
+}
+
+int finish(Json& json, int status) {
+    std::fputs(json.line().c_str(), stdout);
+    std::fflush(stdout);
+    return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    ComputeOptions options;
+    if (const int status = parse(argc, argv, options); status != 0) return status < 0 ? 0 : status;
+    watch_signals();
+    if (options.common.close_range) close_descriptors(3);
+
+    Json json;
+    json.text("program", "vuda-sim-compute").flag("simulated", true).integer("pid", getpid());
+    std::vector<std::unique_ptr<Compute>> contexts;
+    double create_ms = 0;
+    const auto fail = [&json](const std::string& error) {
         json.text("error", error).flag("device_lost", false);
         return finish(json, 1);
-    }
+    };
+    if (const std::string error = make_contexts(options, contexts, create_ms); !error.empty()) return fail(error);
     if (options.common.exec_self) {
         execute_again(argv);
         json.text("error", "cannot execute this program anew");
@@ -173,25 +211,14 @@ int main(int argc, char** argv) {
     }
     const bool child_good = !options.common.fork_child || fork_and_use_device();
 
-    // The set-up methods run once a context, through its first channel.
-    bool set_up = true;
-    for (const auto& context : contexts) {
-        if (options.no_setup) break;
-        Queue& queue = context->queue(0);
-        queue.set_object(1, context->compute_class());
-        queue.method(1, work::kSetShaderLocalMemoryA, 1);
-        set_up = queue.wait(queue.submit(), std::chrono::milliseconds(10'000), g_stop) == Waited::kDone && set_up;
-    }
-    const Vuda vuda = Vuda::find();
-    const uint32_t runs_count = options.contexts * options.threads;
-    std::vector<Run> runs(runs_count);
-    {
-        std::vector<std::thread> threads;
-        for (uint32_t i = 0; i < runs_count; i++) {
-            threads.emplace_back(
-                [&, i] { run(*contexts[i / options.threads], vuda, i % options.threads, options, i == 0, runs[i]); });
-        }
-        for (std::thread& thread : threads) thread.join();
+    bool set_up = set_up_contexts(options, contexts);
+    std::vector<Run> runs = run_all(options, contexts);
+    const int first_error = runs[0].cuda_error;
+    if (first_error != 0 && options.retry) {
+        contexts.clear();
+        if (const std::string error = make_contexts(options, contexts, create_ms); !error.empty()) return fail(error);
+        set_up = set_up_contexts(options, contexts);
+        runs = run_all(options, contexts);
     }
 
     Samples all;
@@ -201,9 +228,11 @@ int main(int argc, char** argv) {
     bool timed_out = false;
     bool verified = set_up;
     uint32_t xid = 0;
+    int cuda_error = 0;
     double seconds = 0;
     uint64_t astray = 0;
     for (const Run& one : runs) {
+        if (one.cuda_error != 0) cuda_error = one.cuda_error;
         astray += one.astray;
         seconds = std::max(seconds, one.seconds);
         all.append(one.latencies);
@@ -239,9 +268,11 @@ int main(int argc, char** argv) {
         .text("checksum", checksum.hex())
         .flag("verified", verified && child_good && !timed_out && astray == 0)
         .flag("device_lost", lost)
-        .integer("xid", xid);
+        .integer("xid", xid)
+        .integer("cuda_error", cuda_error);
+    if (options.retry) json.integer("first_cuda_error", first_error);
     if (options.common.report_trace) json.trace("trace", trace);
     if (timed_out) json.text("error", "a kernel did not end within 10 s");
     if (!child_good) json.text("error", "the forked child could not use the device");
-    return finish(json, lost || timed_out || !child_good ? 1 : 0);
+    return finish(json, lost || timed_out || !child_good || cuda_error != 0 ? 1 : 0);
 }

@@ -211,7 +211,7 @@ Status Device::memory(rm::Handle object, uint64_t bytes, bool video) {
     return alloc(device_, object, video ? rm::cls::kMemoryLocalUser : rm::cls::kMemorySystem, &params);
 }
 
-Status Device::map_gpu(rm::Handle vas, rm::Handle object, uint64_t address, uint64_t bytes) {
+Status Device::map_gpu(rm::Handle vas, rm::Handle object, uint64_t address, uint64_t bytes, rm::Handle* reserved) {
     rm::VidHeapArgs range{};
     range.hRoot = client_;
     range.hObjectParent = device_;
@@ -236,7 +236,19 @@ Status Device::map_gpu(rm::Handle vas, rm::Handle object, uint64_t address, uint
     map.length = bytes;
     if (call(control_->fd.get(), rm::escape::kMapMemoryDma, map) != 0) return errno_error(errno, "mapping");
     if (map.status != rm::nv::kOk) return fail("mapping", map.status);
+    if (reserved != nullptr) *reserved = range.allocSize.hMemory;
     return {};
+}
+
+Status Device::unmap_gpu(rm::Handle reserved, uint64_t address) {
+    rm::UnmapDmaArgs unmap{};
+    unmap.hClient = client_;
+    unmap.hDevice = device_;
+    unmap.hDma = reserved;
+    unmap.dmaOffset = address;
+    if (call(control_->fd.get(), rm::escape::kUnmapMemoryDma, unmap) != 0) return errno_error(errno, "unmapping");
+    if (unmap.status != rm::nv::kOk) return fail("unmapping", unmap.status);
+    return free(reserved);
 }
 
 Result<Mapping> Device::map_cpu(rm::Handle object, uint64_t bytes, rm::Handle parent, bool device_file) {

@@ -59,7 +59,9 @@ class Device {
     Status heap_memory(rm::Handle object, uint64_t bytes, bool video);
     Status memory(rm::Handle object, uint64_t bytes, bool video);
     // Reserves [address, address + bytes) in the VA space and maps the memory there (Vulkan).
-    Status map_gpu(rm::Handle vas, rm::Handle memory, uint64_t address, uint64_t bytes);
+    // `reserved`: gets the handle of the addresses.
+    Status map_gpu(rm::Handle vas, rm::Handle memory, uint64_t address, uint64_t bytes, rm::Handle* reserved = nullptr);
+    Status unmap_gpu(rm::Handle reserved, uint64_t address);
     Result<Mapping> map_cpu(rm::Handle memory, uint64_t bytes, rm::Handle parent, bool device_file);
     // NV01_CONTEXT_DMA over memory, as error notifier (Vulkan).
     Status context_dma(rm::Handle object, rm::Handle memory, uint64_t offset, uint64_t limit);

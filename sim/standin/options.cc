@@ -34,6 +34,7 @@ constexpr char kRendererHelp[] =
     "  --gap-ms M         pause after each frame, as for copying it to the host (default 0)\n"
     "  --fps F|free       pace (default free)\n"
     "  --frames N         stop after N frames\n"
+    "  --map-every N      every N frames, map another control buffer and point graphics state there\n"
     "  --legacy           channels without context share\n"
     "  --no-control-buffers  graphics state points at no buffer\n";
 
@@ -47,6 +48,9 @@ constexpr char kComputeHelp[] =
     "  --blocks-per-sm N  resident at once (default 1)\n"
     "  --sm-bound P       how much of a block's time is the SM's throughput, in 1/1000\n"
     "  --smem BYTES       shared memory a block, as the launch descriptor counts it\n"
+    "  --guard            have VUDA refuse kernels that are too large to share, as it does in CUDA: the run ends with\n"
+    "                     CUDA error 701\n"
+    "  --retry            with --guard: then give the contexts up, make new ones, and run once more\n"
     "  --bandwidth P      share of memory bandwidth, in 1/1000\n"
     "  --kernels N        stop after N kernels\n"
     "  --threads N        threads that submit, each on its own channel (1 to 8)\n"
@@ -192,6 +196,8 @@ int parse(int argc, char** argv, RendererOptions& options) {
             good = pace(parser, options.fps);
         } else if (name == "--frames") {
             good = parser.integer<uint64_t>(0, UINT64_MAX, options.frames);
+        } else if (name == "--map-every") {
+            good = parser.integer(1u, 1u << 20, options.map_every);
         } else if (name == "--legacy") {
             options.legacy = true;
         } else if (name == "--no-control-buffers") {
@@ -230,6 +236,10 @@ int parse(int argc, char** argv, ComputeOptions& options) {
             good = parser.integer(0u, 1000u, options.sm_bound_permille);
         } else if (name == "--smem") {
             good = parser.integer(0u, 1u << 20, options.shared_memory);
+        } else if (name == "--guard") {
+            options.guard = true;
+        } else if (name == "--retry") {
+            options.retry = true;
         } else if (name == "--bandwidth") {
             good = parser.integer(0u, 1000u, options.bandwidth_permille);
         } else if (name == "--kernels") {

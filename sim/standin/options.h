@@ -32,6 +32,7 @@ struct RendererOptions {
     uint64_t frames = 0;              // stop after so many, 0: time decides
     bool legacy = false;              // channels without context share
     bool no_control_buffers = false;  // graphics state points at nothing
+    uint32_t map_every = 0;           // frames after which another control buffer is mapped; 0: none is
 };
 
 struct ComputeOptions {
@@ -42,6 +43,8 @@ struct ComputeOptions {
     uint32_t blocks_per_sm = 1;
     uint32_t sm_bound_permille = 0;
     uint32_t shared_memory = 1024;
+    bool guard = false;  // asks VUDA before each launch, as its hook in CUDA does
+    bool retry = false;  // after a kernel was refused: new contexts, once
     uint32_t bandwidth_permille = 0;
     uint64_t kernels = 0;          // stop after so many, 0: time decides
     uint32_t threads = 1;          // each submits on a channel of its own

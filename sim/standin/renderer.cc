@@ -34,6 +34,8 @@ constexpr Range kRanges[] = {
 constexpr rm::Handle kFirstDevice = 0xfade0001, kFirstSubdevice = 0xfade0002, kFirstVas = 0xfade0003;
 constexpr rm::Handle kDevice = 0xbeef0003, kSubdevice = 0xbeef0004, kVas = 0xbeef0300, kUsermode = 0xbeefc360;
 constexpr rm::Handle kFirstMemory = 1;
+constexpr rm::Handle kFirstTurningMemory = 0x1000;
+constexpr uint64_t kTurningAddress = 0x7000000;             // above all of kRanges
 constexpr uint32_t kCopyEngine2 = 0xb, kCopyEngine3 = 0xc;  // the engines of the copy channels in the trace
 constexpr uint32_t kRingEntries = 0x8000;
 constexpr uint64_t kUserdMemory = 0x4060000;  // its buffer holds the USERD of every channel, from the end down
@@ -89,6 +91,28 @@ Status Renderer::make_buffers() {
         buffers_.push_back({range.address, range.bytes, next});
         next++;
     }
+    return {};
+}
+
+void Renderer::point_at(uint64_t address, uint32_t bytes) {
+    const work::ControlBuffer buffer{static_cast<uint32_t>(address), static_cast<uint32_t>(address >> 32), bytes};
+    queue_->block(0, work::kSimControlBuffer, &buffer, sizeof buffer);
+}
+
+Status Renderer::map_another() {
+    const auto address = [](uint32_t slot) { return kTurningAddress + uint64_t{slot} * 0x10000; };
+    const uint32_t slot = turned_ % kTurning;
+    Turning& one = turning_[slot];
+    if (one.memory != 0) {
+        if (Status s = device_->unmap_gpu(one.reserved, address(slot)); !s) return s;
+        if (Status s = device_->free(one.memory); !s) return s;
+    }
+    one.memory = kFirstTurningMemory + slot;
+    if (Status s = device_->heap_memory(one.memory, kControlBufferBytes, false); !s) return s;
+    if (Status s = device_->map_gpu(kVas, one.memory, address(slot), kControlBufferBytes, &one.reserved); !s) return s;
+    point_at(address(slot), kControlBufferBytes);
+    const uint32_t next = ++turned_ % kTurning;
+    if (turning_[next].memory != 0) point_at(address(next), 0);
     return {};
 }
 
@@ -226,8 +250,7 @@ Status Renderer::set_up(const RendererOptions& options) {
     queue_ = std::make_unique<Queue>(*device_, token.workSubmitToken, memory);
     queue_->set_object(0, device_->graphics_class());
     if (!options.no_control_buffers) {
-        const work::ControlBuffer buffer{static_cast<uint32_t>(kControlBuffer), 0, kControlBufferBytes};
-        queue_->block(0, work::kSimControlBuffer, &buffer, sizeof buffer);
+        point_at(kControlBuffer, kControlBufferBytes);
     }
     return {};
 }

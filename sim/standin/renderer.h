@@ -21,6 +21,10 @@ class Renderer {
     rm::Handle tsg() const;
     int highest_fd() const { return std::max(first_->highest_fd(), device_->highest_fd()); }
     rm::Handle client() const { return device_->client(); }
+    // Maps one more control buffer and points graphics state there, from the next submit on. One of kTurning addresses,
+    // in turn: state was told before to point away from what was there, which is unmapped and freed first.
+    Status map_another();
+    static constexpr uint32_t kTurning = 4;
     // Where graphics state points (kSimControlBuffer), as on hardware.
     static constexpr uint64_t kControlBuffer = 0x51f0000;
     static constexpr uint32_t kControlBufferBytes = 0x3000;
@@ -36,11 +40,18 @@ class Renderer {
         rm::Handle memory;
     };
     rm::Handle memory_at(uint64_t address) const;
+    void point_at(uint64_t address, uint32_t bytes);
 
     // Destroyed in reverse: the device's files close last.
     std::unique_ptr<Device> first_;   // owns the VA space
     std::unique_ptr<Device> device_;  // the client that renders
     std::vector<Buffer> buffers_;
+    struct Turning {
+        rm::Handle memory = 0;
+        rm::Handle reserved = 0;
+    };
+    Turning turning_[kTurning];
+    uint32_t turned_ = 0;
     std::vector<Mapping> mappings_;
     std::unique_ptr<Queue> queue_;
 };

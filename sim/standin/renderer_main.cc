@@ -65,6 +65,7 @@ int main(int argc, char** argv) {
     Queue& queue = (*renderer)->queue();
     constexpr std::chrono::milliseconds kLimit(10'000);
     Samples frames;
+    Samples map_ms;
     Checksum checksum;
     bool lost = false;
     bool timed_out = false;
@@ -80,6 +81,15 @@ int main(int argc, char** argv) {
     Trace trace;
     while (!g_stop && !lost && !timed_out && window.go_on(frames.count())) {
         vuda.wait_for_turn(turns);
+        if (options.map_every > 0 && frame_id > 0 && frame_id % options.map_every == 0) {
+            const auto start = Clock::now();
+            const vuda::Status mapped = (*renderer)->map_another();
+            map_ms.add(ms_since(start));
+            if (!mapped) {
+                json.text("error", mapped.error().to_string());
+                return finish(json, 1);
+            }
+        }
         const auto begin = Clock::now();
         push_frame(queue, options);
         if (options.common.illegal_method && frames.count() == 10) queue.method(0, 0x3ffc, 1);
@@ -126,6 +136,11 @@ int main(int argc, char** argv) {
         .flag("verified", verified && child_good && !timed_out)
         .flag("device_lost", lost)
         .integer("xid", lost ? queue.error_code() : 0);
+    if (options.map_every > 0) {
+        json.integer("maps", static_cast<int64_t>(map_ms.count()))
+            .number("map_p50_ms", map_ms.percentile(0.5))
+            .number("map_max_ms", map_ms.percentile(1));
+    }
     if (options.common.report_trace) json.trace("trace", trace);
     if (timed_out) json.text("error", "a frame did not end within 10 s");
     if (!child_good) json.text("error", "the forked child could not use the device");

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "shim/limits/scg_limit.h"
 #include "sim/standin/measure.h"
 
 namespace vuda::sim::standin {
@@ -14,6 +15,7 @@ Vuda Vuda::find() {
     void* library = dlopen("libvuda.so.0", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
     if (library == nullptr) return found;
     found.disable_mask_ = reinterpret_cast<decltype(found.disable_mask_)>(dlsym(library, "vuda_private_disable_mask"));
+    found.own_kernel_ = reinterpret_cast<decltype(found.own_kernel_)>(dlsym(library, "vuda_private_own_kernel"));
     found.device_lost_ = reinterpret_cast<decltype(found.device_lost_)>(dlsym(library, "vuda_private_device_lost"));
     found.turns_ = reinterpret_cast<decltype(found.turns_)>(dlsym(library, "vuda_private_turns"));
     found.sample_ = reinterpret_cast<decltype(found.sample_)>(dlsym(library, "vuda_private_sample"));
@@ -33,6 +35,11 @@ uint64_t Vuda::mask(work::Launch& launch) const {
     for (int i = 0; i < 4; i++) launch.disabled_tpcs[i] |= static_cast<uint32_t>(words[i / 2] >> (i % 2 * 32));
     if ((words[0] | words[1]) != 0) launch.flags |= work::kLaunchMaskValid;
     return generation;
+}
+
+int Vuda::refusal(const work::Launch& launch) const {
+    // The simulated GPUs have compute capability 7.5 to 9.0.
+    return own_kernel_ == nullptr ? 0 : own_kernel_(launch.shared_memory, limits::scg_limit(9, 0).bytes);
 }
 
 void Vuda::wait_for_turn(layer::TurnPacer& pacer) const {

@@ -19,6 +19,9 @@ class Vuda {
     // Adds the TPCs that compute must keep off now. Returns the split's generation, 0: there is none.
     uint64_t mask(work::Launch& launch) const;
 
+    // Before each kernel of a program under the launch guard: the CUresult that it gets; 0: it may run.
+    int refusal(const work::Launch& launch) const;
+
     // A frame is about to begin: waits for its turn, where compute takes turns with frames.
     void wait_for_turn(layer::TurnPacer& pacer) const;
 
@@ -33,6 +36,7 @@ class Vuda {
     void (*device_lost_)() = nullptr;
     int (*turns_)(uint32_t* graphics_permille, uint64_t* frame_ns) = nullptr;
     uint64_t (*disable_mask_)(uint64_t mask[4]) = nullptr;
+    int (*own_kernel_)(uint32_t shared_memory, uint32_t limit) = nullptr;
     void (*sample_)(uint32_t kind, uint64_t id, uint64_t end_ns, uint64_t duration_ns) = nullptr;
 };
 

@@ -2,6 +2,7 @@
 // them until SIGTERM.
 //   e2e-both [--close-foreign]   close every descriptor that this program did not open itself, through libc, before it
 //   works
+//   e2e-both --map               map one more control buffer in each round, and work until SIGTERM
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,6 +56,7 @@ int fail(const char* what) {
 int main(int argc, char** argv) {
     watch_signals();
     const bool close_foreign = argc > 1 && std::string_view(argv[1]) == "--close-foreign";
+    const bool map = argc > 1 && std::string_view(argv[1]) == "--map";
     auto renderer = Renderer::make({});
     if (!renderer) return fail("no renderer");
     auto compute = Compute::make({});
@@ -70,11 +72,17 @@ int main(int argc, char** argv) {
     cuda.set_object(1, (*compute)->compute_class());
     cuda.method(1, work::kSetShaderLocalMemoryA, 1);
     if (cuda.wait(cuda.submit(), kLimit, g_stop) != Waited::kDone) return fail("set-up methods");
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < kRounds || (map && !g_stop); ++round) {
+        if (map && !(*renderer)->map_another()) return fail("map");
+        if (map && round == kRounds) {
+            std::puts("working");
+            std::fflush(stdout);
+        }
         const uint32_t frame = submit_frame(**renderer);
         const uint32_t kernel = submit_kernel(**compute);
-        if (cuda.wait(kernel, kLimit, g_stop) != Waited::kDone) return fail("kernel");
-        if (graphics.wait(frame, kLimit, g_stop) != Waited::kDone) return fail("frame");
+        if (g_stop) break;
+        if (cuda.wait(kernel, kLimit, g_stop) != Waited::kDone && !g_stop) return fail("kernel");
+        if (graphics.wait(frame, kLimit, g_stop) != Waited::kDone && !g_stop) return fail("frame");
     }
     std::printf("{\"verified\":true,\"device_lost\":false,\"rounds\":%d}\n", kRounds);
     std::fflush(stdout);

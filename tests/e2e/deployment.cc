@@ -54,7 +54,10 @@ Deployment::Deployment(DeploymentOptions options) : options_(std::move(options))
     // Other users reach the sockets in it.
     chmod(folder().c_str(), 0755);
     if (options_.prepare) options_.prepare(folder());
-    std::ofstream(dir_.path("vudad.toml")) << options_.config << "\n";
+    // The simulated GPU tells the kernels of several programs apart.
+    const std::string limits =
+        options_.config.find("[limits]") == std::string::npos ? "[limits]\nprograms_per_tsg = 64\n" : "";
+    std::ofstream(dir_.path("vudad.toml")) << options_.config << "\n" << limits;
     vudad_ = built("vudad");
     if (options_.own_simd) start_own_simd();
     start();

@@ -330,6 +330,30 @@ TEST_F(ShareTest, OtherGpu) {
     EXPECT_EQ(finished.err, "");
 }
 
+// What keeps a program's channels its own whoever draws: it runs as without VUDA, and the renderer hears nothing of it.
+TEST_F(ShareTest, SurroundingsThatAllowNoSharing) {
+    deploy();
+    const auto renderer = start_renderer();
+    ASSERT_TRUE(vuda().wait_registered("game"));
+    Command command = vuda().wrapped({"--attach", "game"}, kShort);
+    command.env["CUDA_ENABLE_COREDUMP_ON_EXCEPTION"] = "1";
+    const Finished finished = run(command);
+    expect_like_native(finished, kShort);
+    expect_one_line(finished, "GPU core dumps");
+
+    Command held = vuda().wrapped({"--attach", "game"}, kHeld);
+    held.env["CUDA_ENABLE_COREDUMP_ON_EXCEPTION"] = "1";
+    const auto compute = start(held);
+    ASSERT_TRUE(vuda().wait_state("unshared", 1)) << compute->err();
+    const Json status = vuda().status();
+    EXPECT_TRUE(std::ranges::any_of(status["sessions"], [](const Json& session) {
+        return session["state"] == "unshared" && session["reason"]["code"] == "FAILED_PRECONDITION" &&
+               session["reason"]["text"].get<std::string>().find("GPU core dumps") != std::string::npos;
+    })) << status.dump(2);
+    EXPECT_TRUE(status["tsgs"][0]["attached_sessions"].empty());
+    expect_ends_well(*renderer);
+}
+
 TEST_F(ShareTest, DriverUnknown) {
     deploy(own_simd({"--driver-version", "999.11"}));
     const std::vector<std::string> program = {kRenderer, "--frames", "5", "--frame-ms", "1"};

@@ -29,6 +29,8 @@ enum class Scene {
     kRendererRegisters,  // a renderer registers a second name
     kOwnerIsAsked,       // a program attaches to that name
     kOwnerGoes,          // the owner of that name ends while others share with it
+    kOwnerMaps,          // a renderer maps control buffers while somebody shares with it
+    kSharerFollows,      // a program shares with such a renderer
     kClientReconnects,   // vudad is killed and comes back
     kDaemonStarts,       //
     kDaemonResumes,      // a daemon starts that programs come back to
@@ -36,6 +38,7 @@ enum class Scene {
     kDaemonDetaches,     // a compute program ends
     kDaemonRegisters,    // a renderer registers a second name
     kDaemonUnregisters,  // its renderer ends
+    kDaemonMirrors,      // a renderer that others share with maps control buffers
     kDaemonSplits,       // vudactl quota
     kDaemonKeeps,        // vudactl slo: targets go to the disk
     kDaemonMeasures,     // the metrics textfile is written
@@ -93,6 +96,11 @@ constexpr Case kMatrix[] = {
     {"client_export_asked", Binary::kClient, Scene::kOwnerIsAsked},
     {"client_exported", Binary::kClient, Scene::kOwnerIsAsked, kSanitizedToo},
     {"client_told_to_detach", Binary::kClient, Scene::kOwnerGoes, kSanitizedToo},
+    {"shim_mirror_exported", Binary::kShim, Scene::kOwnerMaps},
+    {"client_mirror_made", Binary::kClient, Scene::kOwnerMaps, kSanitizedToo},
+    {"client_mirror_sent", Binary::kClient, Scene::kOwnerMaps},
+    {"client_mirror_received", Binary::kClient, Scene::kSharerFollows},
+    {"client_mirrored", Binary::kClient, Scene::kSharerFollows, kSanitizedToo},
     {"client_link_lost", Binary::kClient, Scene::kClientReconnects},
     {"client_page_replaced", Binary::kClient, Scene::kClientReconnects},
     {"client_resume_queued", Binary::kClient, Scene::kClientReconnects, kSanitizedToo},
@@ -125,6 +133,8 @@ constexpr Case kMatrix[] = {
     {"daemon_handles_stored", Binary::kDaemon, Scene::kDaemonRegisters, kSanitizedToo},
     {"daemon_name_removed", Binary::kDaemon, Scene::kDaemonUnregisters},
     {"daemon_fd_reaped", Binary::kDaemon, Scene::kDaemonUnregisters, kSanitizedToo},
+    {"daemon_mirror_stored", Binary::kDaemon, Scene::kDaemonMirrors, kSanitizedToo},
+    {"daemon_mirror_forwarded", Binary::kDaemon, Scene::kDaemonMirrors},
     {"daemon_split_chosen", Binary::kDaemon, Scene::kDaemonSplits, kSanitizedToo},
     {"daemon_split_published", Binary::kDaemon, Scene::kDaemonSplits},
     {"daemon_targets_changed", Binary::kDaemon, Scene::kDaemonKeeps},
@@ -274,6 +284,35 @@ TEST(KillMatrix, SharerDiesOfTheNewsThatItsOwnerIsGone) {
     });
 }
 
+TEST(KillMatrix, OwnerDiesWhileItsBuffersAreFollowed) {
+    each_client_point(Scene::kOwnerMaps, [](World& world, const char* point) {
+        const auto owner =
+            world.start_held(world.victim("VUDA_REGISTER", "second", mapping_renderer(), binary_of(point), point));
+        ASSERT_TRUE(wait_exported(world, "second")) << owner->err();
+        Process attacher(world.program("VUDA_ATTACH", "second", short_compute()));
+        expect_killed(point, *owner);
+        const auto died = Clock::now();
+        // In the TSG or not, it works on.
+        EXPECT_EQ(attacher.wait(), 0) << attacher.err();
+        EXPECT_EQ(Json::parse(attacher.out(), nullptr, false)["verified"], true) << attacher.out();
+        world.expect_recovered(point, died);
+    });
+}
+
+TEST(KillMatrix, SharerDiesWhileItFollows) {
+    each_client_point(Scene::kSharerFollows, [](World& world, const char* point) {
+        const auto owner = world.start_held(world.program("VUDA_REGISTER", "second", mapping_renderer()));
+        ASSERT_TRUE(wait_exported(world, "second")) << owner->err();
+        Process sharer(world.victim("VUDA_ATTACH", "second", held_compute(), binary_of(point), point));
+        expect_killed(point, sharer);
+        // Its renderer does not wait for the dead.
+        const e2e::Finished next = e2e::run(world.program("VUDA_ATTACH", "second", short_compute()));
+        EXPECT_EQ(next.status, 0) << next.err;
+        world.expect_ends_well(*owner);
+        world.expect_recovered(point, Clock::time_point());
+    });
+}
+
 TEST(KillMatrix, ClientDiesWhileItComesBackToTheNextDaemon) {
     each_daemon_point(Scene::kClientReconnects, [](World& world, const char* point) {
         const auto victim =
@@ -350,6 +389,20 @@ TEST(KillMatrix, DaemonDiesWhileARendererLeaves) {
     });
 }
 
+TEST(KillMatrix, DaemonDiesWhileBuffersAreFollowed) {
+    each_daemon_point(Scene::kDaemonMirrors, [](World& world, const char* point) {
+        const auto second = world.start_held(world.program("VUDA_REGISTER", "second", mapping_renderer()));
+        ASSERT_TRUE(wait_exported(world, "second")) << second->err();
+        // It has no more work for the GPU: what is mapped while there is no daemon does not follow.
+        const auto sharer = world.start_held(world.program("VUDA_ATTACH", "second", held_compute()));
+        world.arm_daemon(point);
+        world.daemon_died(point);
+        EXPECT_TRUE(world.vuda().wait_registered("second")) << second->err();
+        world.expect_ends_well(*sharer);
+        world.expect_ends_well(*second);
+    });
+}
+
 TEST(KillMatrix, DaemonDiesWhileASplitChanges) {
     each_daemon_point(Scene::kDaemonSplits, [](World& world, const char* point) {
         world.arm_daemon(point);
@@ -379,7 +432,7 @@ TEST(KillMatrix, DaemonDiesWhileItKeepsTargets) {
 
 void want_metrics(World& world) {
     std::ofstream(world.vuda().folder() + "/vudad.toml")
-        << "[metrics]\ntextfile = \"" << world.metrics_file() << "\"\n";
+        << "[limits]\nprograms_per_tsg = 64\n[metrics]\ntextfile = \"" << world.metrics_file() << "\"\n";
 }
 
 TEST(KillMatrix, DaemonDiesWhileItWritesMetrics) {

@@ -95,6 +95,12 @@ const std::vector<std::string>& held_renderer() {
     return argv;
 }
 
+const std::vector<std::string>& mapping_renderer() {
+    static const std::vector<std::string> argv = {
+        e2e::built("vuda-sim-renderer"), "--frame-ms", "2", "--map-every", "1", "--seconds", "600"};
+    return argv;
+}
+
 bool says_it_shares(const e2e::Process& process) { return process.err().find("vuda: sharing: ") != std::string::npos; }
 
 World::World() {
@@ -102,6 +108,8 @@ World::World() {
     options.own_simd = true;
     options.sim = false;
     options.simd_arguments = {"--quiet"};
+    // On a loaded machine nobody is late.
+    options.config = "[attach]\nmirror_ms = 20000\n";
     options.daemon_arguments = {"--state-dir", "@state"};
     options.prepare = send_reports_to;
     deployment_ = std::make_unique<e2e::Deployment>(std::move(options));

@@ -97,7 +97,8 @@ class World {
 const std::vector<std::string>& short_compute();
 const std::vector<std::string>& held_compute();
 const std::vector<std::string>& held_renderer();
-std::string text_of(const std::string& path);  // empty where there is none
+const std::vector<std::string>& mapping_renderer();  // one more control buffer with each frame, until SIGTERM
+std::string text_of(const std::string& path);        // empty where there is none
 bool says_it_shares(const e2e::Process& process);
 
 }  // namespace vuda::faults

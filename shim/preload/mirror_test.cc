@@ -1,0 +1,266 @@
+// The redirector while a renderer maps and unmaps control buffers.
+#include <gtest/gtest.h>
+
+#include "shim/preload/testing_process.h"
+
+namespace vuda::shim {
+namespace {
+
+using testing::kCudaFile;
+using testing::kUvmFile;
+using testing::kVkFile;
+using testing::TestProcess;
+using testing::TestRm;
+
+class RedirectorMirrorTest : public ::testing::Test {
+ protected:
+    RedirectorMirrorTest() { rm.exported[103] = {0, memory_object()}; }
+
+    static Wishes wishes(bool Wishes::*what) {
+        Wishes made;
+        made.*what = true;
+        return made;
+    }
+    static TestRm::Object memory_object() {
+        TestRm::Object memory;
+        memory.cls = rm::cls::kMemoryLocalUser;
+        return memory;
+    }
+    void share(TestProcess& cuda) {
+        cuda.redirector.set_wishes(wishes(&Wishes::attach));
+        cuda.offer_host();
+        for (size_t i = 0; i < cuda.offer.buffers.size(); ++i) cuda.offer.buffers[i].mapping = 2 - i;
+        cuda.start_context();
+    }
+    // What Process::apply does. Returns the number of steps that failed.
+    int apply(TestProcess& cuda, const MirrorUpdate& update, bool local = false) {
+        int failed = 0;
+        MirroredSpaces handled;
+        for (;;) {
+            const MirrorWork work = cuda.redirector.begin_mirror(update, handled, local);
+            EXPECT_NE(work.state, MirrorWork::State::kBusy);
+            if (work.state != MirrorWork::State::kReady) return failed;
+            std::vector<bool> done;
+            for (const MirrorWork::Step& step : work.steps) {
+                size_t at = 0;
+                while (at < step.actions.size() && rm.run(step.actions[at]).status == 0) ++at;
+                done.push_back(at == step.actions.size());
+                if (done.back()) continue;
+                ++failed;
+                for (const Action& undo : undo_all(std::span(step.actions).first(at))) rm.run(undo);
+            }
+            for (const Action& action : cuda.redirector.end_mirror(work, done)) rm.run(action);
+            handled.push_back(work.space);
+        }
+    }
+    bool mirrored(uint64_t va, uint64_t length) {
+        const auto found = rm.ranges.find({kUvmFile, va});
+        return found != rm.ranges.end() && found->second.length == length && found->second.mapped;
+    }
+
+    TestRm rm;
+};
+
+TEST_F(RedirectorMirrorTest, ABufferThatComesLaterIsMappedAndGoesWithTheContext) {
+    TestProcess cuda(rm);
+    share(cuda);
+    const size_t objects = rm.objects.size();
+    EXPECT_EQ(apply(cuda, {{}, {{103, 0x7000000, 0x3000, 0, 9}}}), 0);
+    EXPECT_TRUE(mirrored(0x7000000, 0x3000));
+    EXPECT_EQ(rm.ranges.size(), 3u);
+    EXPECT_EQ(rm.objects.size(), objects) << "UVM holds the memory, no handle is left";
+    EXPECT_EQ(cuda.free_object(kCudaFile, cuda.cu, cuda.cu_tsg), 0u);
+    EXPECT_TRUE(rm.ranges.empty());
+}
+
+TEST_F(RedirectorMirrorTest, ABufferThatIsUnmappedGivesWayToTheNextAtItsAddress) {
+    TestProcess cuda(rm);
+    share(cuda);
+    EXPECT_EQ(apply(cuda, {{{0x51f0000, 0x3000, 1}}, {{103, 0x51f1000, 0x1000, 0, 9}}}), 0);
+    EXPECT_FALSE(mirrored(0x51f0000, 0x3000));
+    EXPECT_TRUE(mirrored(0x51f1000, 0x1000));
+    EXPECT_EQ(apply(cuda, {{}, {{103, 0x51f0000, 0x3000, 0, 10}}}), 0) << "also when nobody said that it went";
+    EXPECT_TRUE(mirrored(0x51f0000, 0x3000));
+    EXPECT_EQ(rm.ranges.size(), 2u);
+}
+
+TEST_F(RedirectorMirrorTest, WhereCudaHasSomethingTheOthersAreMirroredAllTheSame) {
+    TestProcess cuda(rm);
+    share(cuda);
+    rm.ranges[{kUvmFile, 0x7000000}].length = 0x10000;  // not ours
+    EXPECT_EQ(apply(cuda, {{}, {{103, 0x7001000, 0x1000, 0, 9}, {103, 0x8000000, 0x1000, 0, 10}}}), 1);
+    EXPECT_TRUE(mirrored(0x8000000, 0x1000));
+    EXPECT_EQ(cuda.free_object(kCudaFile, cuda.cu, cuda.cu_tsg), 0u);
+    EXPECT_EQ(rm.ranges.size(), 1u) << "what is not ours stays";
+}
+
+TEST_F(RedirectorMirrorTest, AFailedMapLeavesNothing) {
+    TestProcess cuda(rm);
+    share(cuda);
+    const size_t objects = rm.objects.size();
+    rm.fail = [](const std::string& what) {
+        return what == "map 7000000" ? std::optional<uint32_t>(0x51) : std::nullopt;
+    };
+    EXPECT_EQ(apply(cuda, {{}, {{103, 0x7000000, 0x3000, 0, 9}}}), 1);
+    EXPECT_EQ(rm.ranges.size(), 2u);
+    EXPECT_EQ(rm.objects.size(), objects);
+    rm.fail = nullptr;
+    EXPECT_EQ(apply(cuda, {{}, {{103, 0x7000000, 0x3000, 0, 9}}}), 0);
+    EXPECT_TRUE(mirrored(0x7000000, 0x3000));
+}
+
+TEST_F(RedirectorMirrorTest, WhoSharesNothingHasNothingToFollow) {
+    TestProcess cuda(rm);
+    cuda.start_context();
+    EXPECT_EQ(apply(cuda, {{}, {{103, 0x7000000, 0x3000, 0, 9}}}), 0);
+    EXPECT_TRUE(rm.ranges.empty());
+    EXPECT_FALSE(cuda.redirector.attaching());
+    EXPECT_FALSE(cuda.redirector.shares_locally());
+}
+
+TEST_F(RedirectorMirrorTest, AMergeAndAnUpdateTakeTurns) {
+    TestProcess cuda(rm);
+    share(cuda);
+    // A second context in the same address space while the mirrors are being changed.
+    const MirrorWork work = cuda.redirector.begin_mirror({{}, {{103, 0x7000000, 0x3000, 0, 9}}}, {}, false);
+    ASSERT_EQ(work.state, MirrorWork::State::kReady);
+    EXPECT_EQ(cuda.redirector.begin_mirror({}, {}, false).state, MirrorWork::State::kBusy);
+    bool ended = false;
+    cuda.on_wait = [&] {
+        EXPECT_FALSE(ended);
+        ended = true;
+        for (const Action& action : work.steps.at(0).actions) EXPECT_EQ(rm.run(action).status, 0u);
+        EXPECT_TRUE(cuda.redirector.end_mirror(work, {true}).empty());
+        return true;
+    };
+    EXPECT_EQ(cuda.free_object(kCudaFile, cuda.cu, cuda.cu_tsg), 0u);
+    EXPECT_TRUE(ended);
+    EXPECT_TRUE(rm.ranges.empty()) << "the end of the merge saw what the update had made";
+}
+
+TEST_F(RedirectorMirrorTest, AnUpdateThatTheContextDidNotWaitForCleansUp) {
+    TestProcess cuda(rm);
+    share(cuda);
+    const MirrorWork work = cuda.redirector.begin_mirror({{}, {{103, 0x7000000, 0x3000, 0, 9}}}, {}, false);
+    ASSERT_EQ(work.state, MirrorWork::State::kReady);
+    cuda.on_wait = [] { return false; };  // for too long
+    EXPECT_EQ(cuda.free_object(kCudaFile, cuda.cu, cuda.cu_tsg), 0u);
+    for (const Action& action : work.steps.at(0).actions) EXPECT_EQ(rm.run(action).status, 0u);
+    for (const Action& action : cuda.redirector.end_mirror(work, {true})) EXPECT_EQ(rm.run(action).status, 0u);
+    EXPECT_TRUE(rm.ranges.empty());
+}
+
+// While vudad is asked for the TSG of a second context, the first one follows on.
+TEST_F(RedirectorMirrorTest, AnAttachThatWaitsForItsTurnDoesNotHoldUpdatesBack) {
+    TestProcess cuda(rm);
+    share(cuda);
+    class Asking : public Attacher {
+     public:
+        std::function<Offer()> answer;
+        Offer attach(const AttachWish&) override { return answer(); }
+        void release(Offer*) override {}
+    } asking;
+    bool asked = false;
+    asking.answer = [&] {
+        asked = true;
+        EXPECT_TRUE(cuda.redirector.attaching());
+        EXPECT_EQ(apply(cuda, {{}, {{103, 0x7000000, 0x3000, 0, 9}}}), 0);
+        return cuda.offer;
+    };
+    uint32_t second = 0x5c000099;
+    ASSERT_EQ(
+        cuda.alloc(kCudaFile, cuda.cu, cuda.cu_device, &second, rm::cls::kChannelGroup, TestProcess::group_params(0)),
+        0u);
+    TestProcess::Memory memory;
+    memory.process = &cuda;
+    memory.file = kCudaFile;
+    memory.request = static_cast<uint32_t>(rm::rm_request(rm::escape::kAlloc, sizeof(rm::AllocArgs)));
+    rm::AllocArgs args{};
+    args.hRoot = cuda.cu;
+    args.hObjectParent = second;
+    args.hObjectNew = 0x5c00009a;
+    args.hClass = rm::cls::kContextShare;
+    args.pAllocParms = testing::kFakePointer;
+    memory.arg = TestProcess::bytes_of(args);
+    memory.params = TestProcess::words({cuda.cu_space, 1, 0});
+    const std::vector<uint8_t> arg = memory.arg, params = memory.params;
+    Call call;
+    call.file = kCudaFile;
+    call.role = FileRole::kControl;
+    call.request = memory.request;
+    call.now_ns = cuda.now_ns;
+    call.arg = arg;
+    call.params = params;
+    EXPECT_EQ(run_call(cuda, rm, asking, memory, call), 0);
+    EXPECT_TRUE(asked);
+    EXPECT_TRUE(mirrored(0x7000000, 0x3000));
+    EXPECT_FALSE(cuda.redirector.attaching());
+}
+
+TEST_F(RedirectorMirrorTest, CudaInTheRenderersProcessFollowsToo) {
+    TestProcess both(rm);
+    both.redirector.set_wishes(wishes(&Wishes::share_in_process));
+    both.start_renderer();
+    both.start_context();
+    EXPECT_TRUE(both.redirector.shares_locally());
+    both.map_dma(kVkFile, both.vk, both.vk_device, 0x50, 0x7000000, 0x3000);
+    EXPECT_TRUE(both.maps_control);
+    EXPECT_EQ(apply(both, both.redirector.local_update(), true), 0);
+    EXPECT_TRUE(mirrored(0x7000000, 0x3000));
+    EXPECT_EQ(rm.ranges.size(), 3u);
+    EXPECT_EQ(apply(both, {{}, {{103, 0x8000000, 0x3000, 0, 9}}}), 0) << "vudad has nothing to do with it";
+    EXPECT_EQ(rm.ranges.size(), 3u);
+}
+
+TEST_F(RedirectorMirrorTest, OnlyControlBuffersOfTheTsgsClientAreTold) {
+    TestProcess renderer(rm);
+    renderer.redirector.set_wishes(wishes(&Wishes::share_renderer));
+    renderer.start_renderer();
+    EXPECT_FALSE(renderer.maps_control) << "the last call mapped nothing";
+    renderer.map_dma(kVkFile, renderer.vk, renderer.vk_device, 0x50, 0x7000000, 0x3000);
+    EXPECT_TRUE(renderer.maps_control);
+    renderer.map_dma(kVkFile, renderer.vk, renderer.vk_device, 0x51, 0x1'0000'0000, 0x3000);
+    EXPECT_FALSE(renderer.maps_control) << "above the driver's own heap";
+    uint32_t other = 0;
+    ASSERT_EQ(renderer.alloc(kVkFile, 0, 0, &other, rm::cls::kRootClient), 0u);
+    renderer.map_dma(kVkFile, other, 1, 0x50, 0x7100000, 0x3000);
+    EXPECT_FALSE(renderer.maps_control) << "another client";
+    const Host host = renderer.redirector.host();
+    EXPECT_EQ(renderer.redirector.host(host.order).buffers, host.buffers);
+    EXPECT_EQ(renderer.redirector.host(host.order + 1).client, 0u);
+}
+
+// Same client, low address, but reserved in an address space that the TSG does not run in.
+TEST_F(RedirectorMirrorTest, AnotherAddressSpaceOfTheClientIsNotMirrored) {
+    TestProcess renderer(rm);
+    renderer.start_renderer();
+    uint32_t space = 0xbeef0400;
+    ASSERT_EQ(renderer.alloc(kVkFile, renderer.vk, renderer.vk_device, &space, rm::cls::kVaSpace,
+                             TestProcess::space_params(2)),
+              0u);
+    const auto reserve = [&](uint32_t in, uint32_t memory) {
+        TestProcess::Memory m;
+        m.file = kVkFile;
+        m.request = static_cast<uint32_t>(rm::rm_request(rm::escape::kVidHeapControl, sizeof(rm::VidHeapArgs)));
+        rm::VidHeapArgs args{};
+        args.hRoot = renderer.vk;
+        args.hObjectParent = renderer.vk_device;
+        args.function = rm::kVidHeapAllocSize;
+        args.hVASpace = in;
+        args.allocSize.hMemory = 0xcaf00000 | memory;
+        m.arg = TestProcess::bytes_of(args);
+        renderer.call(m);
+    };
+    const size_t before = renderer.redirector.host().buffers.size();
+    reserve(space, 0x60);
+    renderer.map_dma(kVkFile, renderer.vk, renderer.vk_device, 0x60, 0x7000000, 0x3000);
+    EXPECT_FALSE(renderer.maps_control);
+    EXPECT_EQ(renderer.redirector.host().buffers.size(), before);
+    reserve(renderer.vk_space, 0x61);
+    renderer.map_dma(kVkFile, renderer.vk, renderer.vk_device, 0x61, 0x7100000, 0x3000);
+    EXPECT_TRUE(renderer.maps_control);
+    EXPECT_EQ(renderer.redirector.host().buffers.size(), before + 1);
+}
+
+}  // namespace
+}  // namespace vuda::shim
