@@ -36,7 +36,7 @@ touch "$output/.vuda-pack"
 
 programs=()
 for program in vudad vudactl vuda-simd vuda-simctl vuda-sim-renderer vuda-sim-compute vuda-trace vuda-probe vuda-bench-render \
-    vuda-bench-compute vuda-bench-both; do
+    vuda-bench-compute vuda-bench-both vuda-bench-features vuda-bench-mirror; do
     [ -x "$build/bin/$program" ] || continue
     cp "$build/bin/$program" "$output/bin/"
     programs+=("$program")
@@ -46,6 +46,7 @@ done
         mkdir -p "$output/lib/$(dirname "$file")"
         cp -P "$file" "$output/lib/$file"
     done)
+if [ -f "$build/lib/vuda-bench-nested.fatbin" ]; then cp "$build/lib/vuda-bench-nested.fatbin" "$output/lib/"; fi
 find "$output/bin" "$output/lib" -type f -print0 | while IFS= read -r -d '' file; do
     if [ "$(head -c 4 "$file" | tail -c 3)" = ELF ]; then strip --strip-unneeded "$file"; fi
 done
@@ -83,7 +84,7 @@ for program in "${programs[@]}"; do
     case $program in vuda-bench-*) patchelf --remove-rpath "$output/bin/$program" ;; esac
 done
 
-cp "$here/corun.py" "$here/partition.py" "$here/real_programs.py" "$here/sliced.py" "$here/tuner.py" "$here/chart.py" "$output/bench/"
+cp "$here/corun.py" "$here/partition.py" "$here/features.py" "$here/mirror.py" "$here/real_programs.py" "$here/sliced.py" "$here/tuner.py" "$here/chart.py" "$output/bench/"
 cp -r "$here/corunlib" "$here/programs" "$output/bench/"
 rm -rf "$output/bench/corunlib/__pycache__"
 git -C "$here" rev-parse HEAD >"$output/COMMIT" 2>/dev/null || echo unknown >"$output/COMMIT"

@@ -18,6 +18,7 @@ ROW_KEYS = ("case", "config", "metrics", "xids", "note")
 SUMMARY_KEYS = ("median", "min", "max")
 CONFIGS = ("alone-renderer", "alone-compute", "time-slicing", "shared", "partitioned", "sliced", "tuned")
 # Of tuner_sim, which is simulated: the best fixed quota, the tuner, additive increase, no tuner.
+MIRROR_CONFIGS = ("shared", "mirrored", "export-import", "driver")
 TUNER_SIM_CONFIGS = ("partitioned", "tuned", "additive-increase", "shared")
 TUNER_SIM_SEEDS = 200
 
@@ -94,7 +95,7 @@ def check_row(where, experiment, row):
         faults.append(f"{where}: case {row['case']!r} is not a name (lower case, digits, -)")
     elif experiment == "corun" and row["case"] not in CORUN_CASES:
         faults.append(f"{where}: corun has no case '{row['case']}'")
-    configs = TUNER_SIM_CONFIGS if experiment == "tuner_sim" else CONFIGS
+    configs = {"tuner_sim": TUNER_SIM_CONFIGS, "mirror": MIRROR_CONFIGS}.get(experiment, CONFIGS)
     if row["config"] not in configs:
         faults.append(f"{where}: config {row['config']!r} is none of {', '.join(configs)}")
     if not _is_count(row["xids"]):

@@ -57,6 +57,11 @@ class Program:
         with open(self._stderr_path, encoding="utf-8", errors="replace") as file:
             return " / ".join(file.read().strip().splitlines()[-4:])[:600]
 
+    def said(self, prefix):
+        """Its lines on stderr that begin with `prefix`, without it, on one line."""
+        with open(self._stderr_path, encoding="utf-8", errors="replace") as file:
+            return " / ".join(line.removeprefix(prefix) for line in file.read().splitlines() if line.startswith(prefix))[:600]
+
     def wait_for(self, condition, seconds, what, guard):
         """Waits until condition(); fails when the program ends first or `seconds` pass. `guard` may raise."""
         deadline = time.monotonic() + seconds

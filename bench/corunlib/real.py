@@ -11,12 +11,14 @@ from .results import row
 from .stats import summaries
 
 # Each alone, with the kernels that its libraries choose by themselves and with those that fit; in turns as the GPU gives them; in the renderer's
-# TSG, what does not fit there on a TSG of its own; in turns that the renderer gives; both: attached, and in turns what does not fit.
+# TSG, where what does not fit is refused; in turns that the renderer gives; both: attached, and what does not fit in turns.
 CONFIGS = ("alone-native", "alone", "time-slicing", "shared", "sliced", "mixed")
 TARGET_MS = 16.67
 # As result files call them; what native kernels do alone is a figure of the row of those that fit.
 FILED = {"alone": "alone-compute"}
 _LIMIT_SECONDS = 240
+# cuDNN and PyTorch go on to another kernel when one is refused.
+_FITTING = ("--fit-kernels", "--over-limit", "reject")
 
 
 class SuiteRunner:
@@ -30,7 +32,7 @@ class SuiteRunner:
     def _compute(self, config, directory, identity, gate):
         words, environment = self.runner.workload.native(), None
         if config in ("shared", "mixed"):
-            words = self.runner.stack.run("--attach", TSG_NAME, "--require", *(["--fit-kernels"] if config == "shared" else []))
+            words = self.runner.stack.run("--attach", TSG_NAME, "--require", *(_FITTING if config == "shared" else []))
         elif config == "alone":
             environment = {**os.environ, "LD_PRELOAD": self.fit_library}
         return Program("compute", [*words, *self.command, *gate], directory, identity, environment)

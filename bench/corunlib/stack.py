@@ -88,6 +88,13 @@ class Stack:
         except (KeyError, ValueError) as error:
             raise RunFailed(f"vudactl metrics: {error}: {done.stderr.strip()[:300]}") from error
 
+    def metric(self, name):
+        """A number that vudad counts; 0 when it knows none of that name."""
+        command = self.vudactl("metrics")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        values = dict(line.rsplit(maxsplit=1) for line in done.stdout.splitlines() if line and not line.startswith("#"))
+        return float(values.get(name, 0))
+
     def registered(self, name):
         return any(tsg.get("name") == name for tsg in self.status().get("tsgs", ()))
 

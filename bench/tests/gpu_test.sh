@@ -27,3 +27,4 @@ fi
 xids=
 dmesg >/dev/null 2>&1 || xids=--ignore-xids
 "$here/../corun.py" --bin "$build" --cases two-process,one-process --runs 1 --seconds 1 $xids
+"$here/../features.py" --bin "$build" --cases launch,graph,printf,cooperative --runs 1 $xids

@@ -12,7 +12,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from corunlib import trace  # noqa: E402
+from corunlib import feature_verdicts, trace  # noqa: E402
 from corunlib.workload import HardwareWorkload  # noqa: E402
 
 BIN = os.environ["BENCH_BIN"]
@@ -72,6 +72,26 @@ class Programs(unittest.TestCase):
             self.assertLess(ends[-1], time.monotonic())
             self.assertTrue(all(ms >= 0 for _, ms in entries))
         self.assertFalse(run([*COMPUTE, *steps, "--seconds", "0.02"])[1]["marked"], "there is no VUDA in it")
+
+    def test_features(self):
+        program = [os.path.join(BIN, "vuda-bench-features")]
+        listed = run([*program, "--list"])[1]
+        self.assertEqual([entry["case"] for entry in listed], list(feature_verdicts.WORDS), "feature_verdicts.py has words for each case")
+        program += ["--libcuda", os.environ["FAKE_FEATURES_CUDA"], "--seconds", "0"]
+        with tempfile.TemporaryDirectory() as directory:
+            paths = [os.path.join(directory, name) for name in ("ready", "start", "done", "end")]
+            gates = [word for path in paths for word in (f"--{os.path.basename(path)}-file", path)]
+            for path in (paths[1], paths[3]):
+                open(path, "w", encoding="ascii").close()
+            status, answer, err = run([*program, "--case", "printf", *gates])
+            self.assertEqual((status, answer["outcome"], err), (0, "passed", ""))
+            self.assertEqual(sorted(os.listdir(directory)), ["done", "end", "ready", "start"])
+        status, answer, err = run([*program, "--case", "launch"], FAKE_CUDA_WRONG="feature_step")
+        self.assertEqual((status, answer["outcome"]), (1, "wrong"))
+        self.assertIn("words are wrong", err)
+        status, answer, _ = run([*program, "--case", "cluster"])
+        self.assertEqual((status, answer["outcome"]), (77, "skipped"))
+        self.assertEqual(run([*program, "--case", "no-such-case"])[:2], (64, None))
 
     def test_both_sides_of_one_process(self):
         status, answer, _ = run([*BOTH, "--seconds", "0.2"])

@@ -49,8 +49,11 @@ def vudactl():
         if os.path.exists(registered):
             answer["tsgs"].append({"name": open(registered).read(), "partition": partition})
         if os.path.exists(attached):
-            answer["sessions"].append({"name": open(attached).read(), "attach_us": 12345, "channels_moved": 8,
-                                       "backend": "qmd-mask", "applied_generation": 1})
+            session = {"name": open(attached).read(), "attach_us": 12345, "channels_moved": 8,
+                       "backend": "qmd-mask", "applied_generation": 1, "peer": {"pid": int(open(attached + ".pid").read()), "program": "vuda-bench-features"}, "state": "sharing"}
+            if os.environ.get("STUB_NATIVE"):
+                session.update(backend="none", state="unshared", reason={"text": os.environ["STUB_NATIVE"]})
+            answer["sessions"].append(session)
         print(json.dumps(answer))
         return
     attaches = os.path.join(state, "attaches")
@@ -64,6 +67,9 @@ def vudactl():
             with open(path, "w") as file:
                 file.write(words[words.index(flag) + 1])
     if "--attach" in words:
+        with open(attached + ".pid", "w") as file:
+            file.write(str(os.getpid()))
+    if "--attach" in words and not os.environ.get("STUB_NATIVE"):
         with open(attaches, "a") as file:
             file.write(".")
     if any(flag in words for flag in ("--register", "--attach", "--share")):
@@ -103,6 +109,34 @@ def renderer():
     }, wrong
 
 
+def features():
+    """One case; STUB_FEATURES is JSON: {"CASE, alone" or "CASE, shared": what to answer otherwise, or "hang", "xid", "silent"}."""
+    if "--list" in arguments:
+        print(os.environ["STUB_LIST"])
+        return 0
+    case = option("--case")
+    wish = json.loads(os.environ.get("STUB_FEATURES", "{}")).get(f"{case}, {'shared' if shared else 'alone'}", {})
+    if wish == "silent":
+        return 134
+    touch(option("--ready-file"))
+    while not os.path.exists(option("--start-file")):
+        time.sleep(0.002)
+    if wish == "xid":
+        with open(os.environ["STUB_XID"], "a") as file:
+            file.write("6,1,2,-;NVRM: Xid (PCI:0000:00:04): 31, pid=1, name=stub\n")
+    if wish == "renderer":  # takes it along
+        os.kill(int(open(os.environ["STUB_RENDERER"]).read()), signal.SIGKILL)
+    if wish in ("hang", "xid", "renderer"):
+        time.sleep(600)
+    time.sleep(0.05)
+    touch(option("--done-file"))
+    while not os.path.exists(option("--end-file")):
+        time.sleep(0.002)
+    answer = {"outcome": "passed", "checksum": "5eed", "rounds": 3, "first_ms": 4.0, "round_p50_ms": 2.0, **wish}
+    print(json.dumps(answer))
+    return 0 if answer["outcome"] == "passed" else 70
+
+
 def compute():
     return {
         "uuid": os.environ.get("STUB_CUDA_UUID", "GPU-1"), "cuda": "13.0", "iterations": 88, "rate": 900.0 if shared else 1000.0,
@@ -119,12 +153,20 @@ elif name == "vuda-bench-both":
     only = option("--only")
     keys = {"render": "renderer", "compute": "compute"}
     print(json.dumps({keys[s]: answer for s, (answer, _) in sides.items() if only in (None, s)}))
+elif name == "vuda-bench-features":
+    sys.exit(features())
 else:
+    if os.environ.get("STUB_RENDERER") and name == "vuda-bench-render":
+        with open(os.environ["STUB_RENDERER"], "w") as file:
+            file.write(str(os.getpid()))
+    begun = time.monotonic()
     measured()
     if os.environ.get("STUB_LOST") and shared and "compute" in name:
         print(json.dumps({"device_lost": True, "error": "the GPU was lost"}))
         sys.exit(75)
     answer, status = compute() if "compute" in name else renderer()
+    if "--report-trace" in arguments:  # a frame every 10 ms
+        answer["trace"] = [[1000 * begun + 10 * i, 12.0] for i in range(int(100 * (time.monotonic() - begun)))]
     print(json.dumps(answer))
     sys.exit(status)
 '''
@@ -144,6 +186,7 @@ def make(directory):
         "vuda-bench-render",
         "vuda-bench-compute",
         "vuda-bench-both",
+        "vuda-bench-features",
         "vuda-sim-renderer",
         "vuda-sim-compute",
     ):

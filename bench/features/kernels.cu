@@ -1,0 +1,116 @@
+// The kernels of vuda-bench-features that any GPU from Turing on runs. make_ptx.sh turns this into kernels.ptx, which is
+// checked in, so that building needs no CUDA toolkit. What each should leave behind is computed again by the host.
+
+#include <cooperative_groups.h>
+
+#include <cassert>
+#include <cstdio>
+
+namespace {
+
+__device__ unsigned index() { return blockIdx.x * blockDim.x + threadIdx.x; }
+
+// Not inlined and not a loop: each level takes stack.
+__device__ __noinline__ unsigned descend(unsigned depth, unsigned value) {
+    volatile unsigned frame[24];
+    for (unsigned i = 0; i < 24; ++i) frame[i] = value + i;
+    const unsigned below = depth == 0 ? 0 : descend(depth - 1, value + 1);
+    return below + frame[value % 24];
+}
+
+}  // namespace
+
+__constant__ unsigned feature_table[16384];
+
+// data[i] = 3 data[i] + add
+extern "C" __global__ void feature_step(unsigned* data, unsigned count, unsigned add) {
+    for (unsigned i = index(); i < count; i += gridDim.x * blockDim.x) data[i] = 3 * data[i] + add;
+}
+
+// Holds the GPU's attention for about `cycles`.
+extern "C" __global__ void feature_spin(unsigned* data, unsigned long long cycles) {
+    const unsigned long long begin = clock64();
+    while (clock64() - begin < cycles) {
+    }
+    if (index() == 0) atomicAdd(data, 1u);
+}
+
+// Cooperative: each block leaves its mark, waits for all, and looks at what the block after it left in that round.
+extern "C" __global__ void feature_grid_sync(unsigned* marks, unsigned* errors, unsigned rounds) {
+    cooperative_groups::grid_group grid = cooperative_groups::this_grid();
+    for (unsigned round = 1; round <= rounds; ++round) {
+        if (threadIdx.x == 0) atomicExch(&marks[blockIdx.x], round * 1000003u + blockIdx.x);
+        grid.sync();
+        const unsigned next = (blockIdx.x + 1) % gridDim.x;
+        if (threadIdx.x == 0 && atomicAdd(&marks[next], 0u) != round * 1000003u + next) atomicAdd(errors, 1u);
+        grid.sync();
+    }
+}
+
+extern "C" __global__ void feature_printf(unsigned base) {
+    if (threadIdx.x == 0) printf("feature %u of %u: %s\n", base + blockIdx.x, gridDim.x, "printed on the GPU");
+}
+
+// Holds for all data that is below `bound`.
+extern "C" __global__ void feature_assert(unsigned* data, unsigned count, unsigned bound) {
+    const unsigned i = index();
+    if (i >= count) return;
+    assert(data[i] < bound);
+    data[i] += 1;
+}
+
+// Takes memory from the device's heap, uses it and gives it back, `rounds` times.
+extern "C" __global__ void feature_malloc(unsigned* out, unsigned* errors, unsigned words, unsigned rounds) {
+    unsigned sum = 0;
+    for (unsigned round = 0; round < rounds; ++round) {
+        unsigned* memory = static_cast<unsigned*>(malloc(words * sizeof(unsigned)));
+        if (memory == nullptr) {
+            atomicAdd(errors, 1u);
+            return;
+        }
+        for (unsigned i = 0; i < words; ++i) memory[i] = index() + round + i;
+        for (unsigned i = 0; i < words; ++i) sum += memory[i];
+        free(memory);
+    }
+    out[index()] = sum;
+}
+
+// 8 KiB of local memory a thread, indexed by what only the data knows.
+extern "C" __global__ void feature_local(unsigned* out, unsigned seed) {
+    unsigned memory[2048];
+    for (unsigned i = 0; i < 2048; ++i) memory[(i * 1031u + seed) & 2047u] = index() + i;
+    unsigned sum = 0;
+    for (unsigned i = 0; i < 2048; i += 2) sum += memory[(i + out[index()]) & 2047u] * (i + 1);
+    out[index()] = sum;
+}
+
+extern "C" __global__ void feature_recurse(unsigned* out, unsigned depth) { out[index()] = descend(depth, index()); }
+
+// All 64 KiB of constant memory.
+extern "C" __global__ void feature_constant(unsigned* out) {
+    unsigned sum = 0;
+    for (unsigned i = 0; i < 16384; ++i) sum += feature_table[(i + index()) & 16383u] * (i | 1u);
+    out[index()] = sum;
+}
+
+// Turns `words` words of the block's shared memory round.
+extern "C" __global__ void feature_shared(unsigned* out, unsigned words) {
+    extern __shared__ unsigned memory[];
+    for (unsigned i = threadIdx.x; i < words; i += blockDim.x) memory[i] = i * 2654435761u + blockIdx.x;
+    __syncthreads();
+    unsigned sum = 0;
+    for (unsigned i = threadIdx.x; i < words; i += blockDim.x) sum += memory[words - 1 - i] * (i + 1);
+    atomicAdd(&out[blockIdx.x], sum);
+}
+
+// Through a texture, into a surface of the same size.
+extern "C" __global__ void feature_texture(unsigned long long texture, unsigned long long surface, int width, int height) {
+    const int x = static_cast<int>(index()) % width;
+    const int y = static_cast<int>(index()) / width;
+    if (y >= height) return;
+    const unsigned value = tex2D<unsigned>(texture, static_cast<float>(x) + 0.5f, static_cast<float>(y) + 0.5f);
+    surf2Dwrite(value * 5 + 7, surface, 4 * x, y);
+}
+
+// Writes where nothing is. Only ever launched when the command line asks for it by name.
+extern "C" __global__ void feature_fault(unsigned long long address) { *reinterpret_cast<volatile unsigned*>(address) = 1; }

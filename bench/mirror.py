@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Measures what it costs that a renderer's control buffers follow into CUDA's address space, on an NVIDIA GPU.
+
+  bench/mirror.py --bin build/release --output docs/results      writes mirror.json
+
+One-time: attaching with what a Vulkan device maps. Then 1 to 8,192 buffers that the renderer maps while CUDA shares, each call returning when
+CUDA has it too: what that takes beyond the same calls with nobody there. Beside it: CUDA export and Vulkan import of as many buffers (of CUDA's
+granularity, 2 MiB). No GPU work uses any of these buffers. The simulated GPU has no Vulkan driver to do this with: mirror_e2e_test runs there.
+
+Exit status: 0, 1 when something went wrong on the way, 3 at an Xid, 69 not built, 77 no GPU.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+
+import corun
+from corunlib import hardware
+from corunlib.errors import RunFailed
+from corunlib.identity import Identity
+from corunlib.program import Program
+from corunlib.results import ResultFile, row
+from corunlib.stats import summaries
+from corunlib.table import format_table
+
+NAME = "mirror"
+COUNTS = [2**power for power in range(14)]
+# Figure 6 of the grafting paper: once, and 8,192 buffers.
+AIM_ONCE_MS, AIM_ALL_MS = 6, 20
+_SECONDS = 60
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    hardware.add_arguments(parser, "mirror.json goes", 0.5, "not used")
+    parser.add_argument("--counts", default=",".join(str(count) for count in COUNTS), help="how many buffers")
+    parser.add_argument("--bytes", type=int, default=4096, help="of each control buffer")
+    parser.add_argument("--kernel-us", type=float, default=200)
+    options = parser.parse_args(argv)
+    try:
+        options.counts = [int(count) for count in options.counts.split(",")]
+    except ValueError:
+        parser.error(f"--counts {options.counts} is not a list of numbers")
+    if not all(0 < count <= 8192 for count in options.counts):
+        parser.error("--counts: 1 to 8192")
+    hardware.complete(options)
+    return options
+
+
+def attached(stack, pid):
+    """attach_us and control_buffers of the process that shares; None: it does not (yet)."""
+    for session in stack.status().get("sessions", ()):
+        if session.get("peer", {}).get("pid") == pid and session.get("channels_moved"):
+            return {"attach_ms": session["attach_us"] / 1000, "control_buffers": session["control_buffers"]}
+    return None
+
+
+def run_once(runner, options):
+    """{"renderer": its JSON, "attach": what attached() says}"""
+    stack = runner.stack
+    device = ["--device", options.device] if options.device else []
+    words = ["--counts", ",".join(str(count) for count in options.counts), "--bytes", str(options.bytes), *device]
+    directory = tempfile.mkdtemp(prefix="run-", dir=runner.work)
+    ready, start, compute_ready = (os.path.join(directory, name) for name in ("ready", "start", "compute.ready"))
+    mapping = [stack.program("vuda-bench-mirror"), "renderer", *words, "--ready-file", ready, "--start-file", start]
+    running = []
+    try:
+        renderer = Program("renderer", [*stack.run("--register", NAME, "--require"), *mapping], directory, Identity())
+        running.append(renderer)
+        renderer.wait_ready(ready, _SECONDS, runner.guard)
+        renderer.wait_for(lambda: stack.registered(NAME), 10, "it was registered", runner.guard)
+        kernels = runner.workload.compute(_SECONDS, ["--ready-file", compute_ready])
+        compute = Program("compute", [*stack.run("--attach", NAME, "--require"), *kernels], directory, Identity())
+        running.append(compute)
+        compute.wait_ready(compute_ready, _SECONDS, runner.guard)
+        compute.wait_for(lambda: attached(stack, compute.pid), 10, "it shared", runner.guard)
+        attach = attached(stack, compute.pid)
+        open(start, "wb").close()
+        answer = renderer.result(_SECONDS, runner.guard)
+        late = stack.metric("vuda_mirrors_late_total")
+        compute.interrupt()
+        compute.result(_SECONDS, runner.guard)
+        return {"renderer": answer, "attach": {**attach, "late": late}}
+    finally:
+        for program in reversed(running):
+            program.kill()
+        runner.discard(directory, "mirror")
+
+
+def by_count(entries):
+    return {entry["count"]: entry for entry in entries}
+
+
+def rows_of(runs, imports, options):
+    """Rows of all runs: `runs` of run_once(), `imports` of vuda-bench-mirror export-import."""
+    rows = [row("attach", "shared", summaries([run["attach"] for run in runs]), 0, "the shim's own part of making a CUDA context that shares")]
+    for count in options.counts:
+        live = []
+        for run in runs:
+            alone = by_count(run["renderer"]["alone"])[count]
+            mirrored = by_count(run["renderer"]["mirrored"])[count]
+            live.append(
+                {
+                    "map_alone_ms": alone["map_ms"],
+                    "map_ms": mirrored["map_ms"],
+                    "cost_ms": max(0.0, mirrored["map_ms"] - alone["map_ms"]),
+                    "map_max_ms": mirrored["map_max_ms"],
+                    "allocate_ms": mirrored["memory_ms"] + mirrored["address_ms"],
+                }
+            )
+        rows.append(row(f"buffers-{count}", "mirrored", summaries(live), 0, f"{options.bytes} bytes each, mapped one by one"))
+        if imports:
+            beside = [by_count(answer["times"])[count] for answer in imports]
+            parts = ("create_ms", "export_ms", "import_ms", "bind_ms")
+            values = [{**{part: entry[part] for part in parts}, "cost_ms": sum(entry[part] for part in parts)} for entry in beside]
+            rows.append(row(f"buffers-{count}", "export-import", summaries(values), 0, f"{imports[0]['bytes']} bytes each"))
+    for entry in runs[0]["renderer"].get("exports", ()):
+        values = [by_count(run["renderer"]["exports"])[entry["count"]] for run in runs]
+        metrics = summaries([{key: value[key] for key in value if key.endswith("_ms")} for value in values])
+        rows.append(row(f"exports-{entry['count']}", "driver", metrics, 0, "one descriptor each, and one for all; below 0: refused"))
+    return rows
+
+
+def table_of(rows):
+    cost = {(entry["case"], entry["config"]): entry["metrics"]["cost_ms"]["median"] for entry in rows if "cost_ms" in entry["metrics"]}
+    lines = []
+    for case in dict.fromkeys(case for case, _ in cost):
+        lines.append([case.removeprefix("buffers-")] + [f"{cost[case, c]:.2f}" if (case, c) in cost else "" for c in ("mirrored", "export-import")])
+    return format_table(["buffers", "mirrored, ms", "CUDA export + Vulkan import, ms"], lines)
+
+
+def verdicts(rows):
+    def judge(what, value, aim):
+        return f"{'ok    ' if value <= aim else 'MISSED'} {what}: {value:.2f} ms (aim: {aim} ms)"
+
+    lines = []
+    for entry in rows:
+        if entry["case"] == "attach":
+            lines.append(judge("attaching, once", entry["metrics"]["attach_ms"]["median"], AIM_ONCE_MS))
+        if (entry["case"], entry["config"]) == ("buffers-8192", "mirrored"):
+            lines.append(judge("8,192 buffers", entry["metrics"]["cost_ms"]["median"], AIM_ALL_MS))
+    return lines
+
+
+def main(argv):
+    options = parse_arguments(argv)
+
+    def body(stack, runner, facts):
+        program = stack.program("vuda-bench-mirror")
+        if not os.path.exists(program):
+            raise RunFailed(f"{program} is missing; build it with: ninja vuda-bench-mirror")
+        device = ["--device", options.device] if options.device else []
+        exporter = [program, "export-import", "--counts", ",".join(str(count) for count in options.counts), "--bytes", str(options.bytes), *device]
+        runs, imports, problems = [], [], []
+        for number in range(1, options.runs + 1):
+            runs.append(run_once(runner, options))
+            if runs[-1]["attach"]["late"]:
+                problems.append(f"run {number}: a program was late to mirror a buffer; the renderer went on without it")
+            try:
+                imports.append(runner.simple("export-import", exporter, Identity(), _SECONDS))
+            except RunFailed as error:
+                problems.append(f"run {number}: {error}")
+            corun.say(f"run {number} of {options.runs}")
+        file = ResultFile(os.path.join(options.output, "mirror.json") if options.output else None, "mirror", facts)
+        file.add(rows_of(runs, imports, options))
+        file.write()
+        return [table_of(file.rows), *verdicts(file.rows)], problems, None
+
+    return hardware.run("mirror", options, argv, body)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
