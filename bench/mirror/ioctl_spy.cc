@@ -10,8 +10,8 @@
 namespace vuda::bench {
 namespace {
 
-constexpr uint32_t kSystemMemory = 1;  // NVOS32_ATTR_LOCATION_PCI, bits 25 and 26
-constexpr uint64_t kHeapEnd = 0xffff'ffff;
+constexpr uint32_t kSystemMemory = 1;          // NVOS32_ATTR_LOCATION_PCI, bits 25 and 26
+constexpr uint64_t kControlEnd = 0xffff'ffff;  // mirror_rule.h
 
 struct Seen {
     std::mutex mutex;
@@ -33,7 +33,7 @@ void note(int fd, unsigned long request, const void* before, const void* after) 
         make(before, &asked);
         make(after, &got);
         if (got.status != 0 || asked.function != rm::kVidHeapAllocSize) return;
-        if (asked.hVASpace != 0 && asked.allocSize.rangeBegin != 0 && asked.allocSize.rangeEnd == kHeapEnd) {
+        if (asked.hVASpace != 0 && asked.allocSize.rangeBegin != 0) {
             all.recipe.address = asked;
             all.address = true;
         } else if (asked.hVASpace == 0 && (asked.allocSize.attr >> 25 & 3) == kSystemMemory) {
@@ -44,7 +44,7 @@ void note(int fd, unsigned long request, const void* before, const void* after) 
         rm::MapDmaArgs asked, got;
         make(before, &asked);
         make(after, &got);
-        if (got.status != 0 || got.dmaOffset > kHeapEnd) return;
+        if (got.status != 0 || got.dmaOffset > kControlEnd) return;
         all.recipe.map = asked;
         all.recipe.fd = fd;
         all.map = true;

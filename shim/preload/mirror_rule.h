@@ -13,8 +13,8 @@ inline constexpr uint64_t kCudaLowest = 0x2'0000'0000;
 //   * the client that owns the TSG made it. Other clients of the process have other work;
 //   * it lies in the address space that the TSG's channels run in. Others the GPU does not reach from there;
 //   * it lies below `limit`. NVIDIA's Vulkan driver reserves the addresses of what its channels need (rings, USERD,
-//     state, scratch) in a heap of its own, for which it names 64 MiB and 4 GiB - 1 as bounds to RM, and what the
-//     program allocates far above. Source: ioctl traces of driver 580.159.04 (tests/data/traces).
+//     state, scratch) from 64 MiB upwards, which it names to RM as the lower bound (the upper one is 896 GiB - 1), and
+//     what the program allocates elsewhere. Source: ioctl traces of driver 580.159.04 (tests/data/traces).
 // All of these are mirrored. Which of them a given kernel makes the GPU read depends on graphics state that nobody
 // documents, one that is missing ends the TSG, and all of them together are 43 MiB that exist anyway.
 struct MirrorRule {
