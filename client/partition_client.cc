@@ -23,11 +23,12 @@ bool wanted_by_environment() {
 }  // namespace
 
 PartitionClient::PartitionClient(const vuda_private_callbacks& callbacks, Report report, FindCuda find_cuda,
-                                 Refused refused)
+                                 Refused refused, std::function<void()> managed_refused)
     : callbacks_(callbacks),
       report_(std::move(report)),
       find_cuda_(std::move(find_cuda)),
-      refused_(std::move(refused)) {}
+      refused_(std::move(refused)),
+      managed_refused_(std::move(managed_refused)) {}
 
 Status PartitionClient::page_received(int fd, uint64_t bytes) {
     const std::lock_guard lock(mutex_);

@@ -31,7 +31,7 @@ class PartitionClient : public partition::PartitionHost {
     // thread, or that of own_kernel().
     using Refused = std::function<void(uint32_t bytes, uint32_t limit)>;
     PartitionClient(const vuda_private_callbacks& callbacks, Report report, FindCuda find_cuda = partition::find_cuda,
-                    Refused refused = {});
+                    Refused refused = {}, std::function<void()> managed_refused = {});
 
     // The page that came with a greeting, or error: none that can be used. Any earlier page stays where it is.
     Status page_received(int fd, uint64_t bytes);
@@ -67,11 +67,15 @@ class PartitionClient : public partition::PartitionHost {
     void unshared_contexts(bool on) override;
     Result<partition::CudaDriver> cuda() override { return find_cuda_(); }
     void launch_refused(uint32_t bytes, uint32_t limit) override;
+    void managed_memory_refused() override {
+        if (managed_refused_) managed_refused_();
+    }
 
     const vuda_private_callbacks callbacks_;
     const Report report_;
     const FindCuda find_cuda_;
     const Refused refused_;
+    const std::function<void()> managed_refused_;
 
     mutable std::mutex mutex_;
     page::PageMapping mapping_;

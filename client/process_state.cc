@@ -253,7 +253,13 @@ void ProcessState::start(const vuda_private_callbacks& callbacks, const std::str
         [this](const partition::PartitionState& state) {
             if (Session* session = this->session()) session->set_partition_state(state);
         },
-        partition::find_cuda, [this](uint32_t bytes, uint32_t limit) { launch_refused(bytes, limit); });
+        partition::find_cuda, [this](uint32_t bytes, uint32_t limit) { launch_refused(bytes, limit); },
+        [this] {
+            reporter_.say_once(
+                LogLevel::kError, "managed memory refused",
+                "managed memory is refused (CUDA error 801): a kernel that fetches it by a page fault would end the "
+                "renderer; start this program unshared (docs/compatibility.md)");
+        });
     owned_partition_->over_limit(over_limit());
     host_ = std::make_unique<CallbackHost>(callbacks, wishes_, *owned_partition_);
     owned_session_ = std::make_unique<Session>(

@@ -1,24 +1,21 @@
-// The kernels of vuda-bench-features that any GPU from Turing on runs. make_ptx.sh turns this into kernels.ptx, which is
-// checked in, so that building needs no CUDA toolkit. What each should leave behind is computed again by the host.
+// The kernels of vuda-bench-features that any GPU from Turing on runs. make_ptx.sh turns this into kernels.ptx, which
+// is checked in, so that building needs no CUDA toolkit. What each should leave behind is computed again by the host.
 
 #include <cooperative_groups.h>
 
 #include <cassert>
 #include <cstdio>
 
-namespace {
-
+// No unnamed namespace: what is in one is named after the path of this file in PTX.
 __device__ unsigned index() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
 // Not inlined and not a loop: each level takes stack.
-__device__ __noinline__ unsigned descend(unsigned depth, unsigned value) {
+extern "C" __device__ __noinline__ unsigned feature_descend(unsigned depth, unsigned value) {
     volatile unsigned frame[24];
     for (unsigned i = 0; i < 24; ++i) frame[i] = value + i;
-    const unsigned below = depth == 0 ? 0 : descend(depth - 1, value + 1);
+    const unsigned below = depth == 0 ? 0 : feature_descend(depth - 1, value + 1);
     return below + frame[value % 24];
 }
-
-}  // namespace
 
 __constant__ unsigned feature_table[16384];
 
@@ -84,7 +81,9 @@ extern "C" __global__ void feature_local(unsigned* out, unsigned seed) {
     out[index()] = sum;
 }
 
-extern "C" __global__ void feature_recurse(unsigned* out, unsigned depth) { out[index()] = descend(depth, index()); }
+extern "C" __global__ void feature_recurse(unsigned* out, unsigned depth) {
+    out[index()] = feature_descend(depth, index());
+}
 
 // All 64 KiB of constant memory.
 extern "C" __global__ void feature_constant(unsigned* out) {
@@ -104,7 +103,8 @@ extern "C" __global__ void feature_shared(unsigned* out, unsigned words) {
 }
 
 // Through a texture, into a surface of the same size.
-extern "C" __global__ void feature_texture(unsigned long long texture, unsigned long long surface, int width, int height) {
+extern "C" __global__ void feature_texture(unsigned long long texture, unsigned long long surface, int width,
+                                           int height) {
     const int x = static_cast<int>(index()) % width;
     const int y = static_cast<int>(index()) / width;
     if (y >= height) return;
@@ -113,4 +113,6 @@ extern "C" __global__ void feature_texture(unsigned long long texture, unsigned 
 }
 
 // Writes where nothing is. Only ever launched when the command line asks for it by name.
-extern "C" __global__ void feature_fault(unsigned long long address) { *reinterpret_cast<volatile unsigned*>(address) = 1; }
+extern "C" __global__ void feature_fault(unsigned long long address) {
+    *reinterpret_cast<volatile unsigned*>(address) = 1;
+}

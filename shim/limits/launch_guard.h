@@ -20,6 +20,7 @@ namespace vuda::limits {
 // CUresult
 inline constexpr int kLaunchOutOfResources = 701;  // what CUDA says of a kernel that does not fit
 inline constexpr int kLaunchFailed = 719;
+inline constexpr int kNotSupported = 801;
 
 class LaunchGuard {
  public:

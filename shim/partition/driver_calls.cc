@@ -42,6 +42,9 @@ constexpr int kPreludes[] = {
     740,  // cuLibraryEnumerateKernels
     742,  // cuFuncLoad
 };
+constexpr int kManageds[] = {
+    371,  // cuMemAllocManaged
+};
 // Questions, settings, and events that are recorded: what comes later does not wait for these.
 constexpr int kQuiets[] = {
     2,    // cuDriverGetVersion
@@ -132,6 +135,7 @@ constexpr std::array<CallKind, kDriverCalls> all_kinds() {
     for (const int number : kLaunches) kinds[static_cast<size_t>(number)] = CallKind::kLaunch;
     for (const int number : kObjects) kinds[static_cast<size_t>(number)] = CallKind::kObject;
     for (const int number : kPreludes) kinds[static_cast<size_t>(number)] = CallKind::kPrelude;
+    for (const int number : kManageds) kinds[static_cast<size_t>(number)] = CallKind::kManaged;
     for (const int number : kQuiets) kinds[static_cast<size_t>(number)] = CallKind::kQuiet;
     return kinds;
 }

@@ -12,6 +12,7 @@ enum class CallKind : uint8_t {
     kWait,     // waits for the GPU
     kLaunch,   // puts kernels into a stream
     kObject,   // makes a number in a table that each context has its own of
+    kManaged,  // allocates managed memory, which kernels may fetch by page faults
     kPrelude,  // comes before the first launch of a kernel, or of a kernel with more shared memory than before
     kQuiet,    // puts no work into any stream that a kernel would have to come after, and makes or ends none
 };

@@ -129,6 +129,7 @@ void LaunchHook::enable_calls(uint32_t on) {
     for (size_t number = 0; number < kDriverCalls; ++number) {
         const CallKind kind = kCallKinds[number];
         if (kind == CallKind::kWait || kind == CallKind::kObject || kind == CallKind::kPrelude ||
+            kind == CallKind::kManaged ||
             (kind == CallKind::kLaunch && (on == 0 || told_.load(std::memory_order_acquire))))
             enable_(on, handle_, kCallDomain, static_cast<int>(number));
     }
@@ -195,7 +196,7 @@ void LaunchHook::on_call(int function, const void* parameters) {
     const CallKind kind = call_kind(function);
     const uint32_t attention = guard_.attention();
     if (kind == CallKind::kPrelude) tell_launches();
-    if (attention == 0 && kind != CallKind::kWait && kind != CallKind::kObject) [[likely]]
+    if (attention == 0 && kind != CallKind::kWait && kind != CallKind::kObject && kind != CallKind::kManaged) [[likely]]
         return;
     if (static_cast<uint32_t>(slot(parameters, 0)) != callback_.call_bytes) return;
     const uint64_t call = slot(parameters, callback_.call_slot);
@@ -219,6 +220,7 @@ void LaunchHook::on_call(int function, const void* parameters) {
         }
     }
     if (kind == CallKind::kWait) return on_wait(context, enter, probing);
+    if (kind == CallKind::kManaged && !enter && !probing) return on_managed(parameters, context);
     if (kind == CallKind::kObject && enter) {
         uses_objects_.store(true, std::memory_order_release);
         if (NativeSide* native = native_.load(std::memory_order_acquire)) native->close(kUsesObjects);
@@ -236,6 +238,7 @@ void LaunchHook::on_entered(limits::LaunchGuard::Thread& thread, CallKind kind, 
                             context);
         if (!thread.follows) guard_.ignore(kChained);
     }
+    if (kind == CallKind::kManaged && !probing && held(context)) hold(context);
     if (!launches && kind != CallKind::kWait) return;
     if (const auto before = guard_.entered(thread); before.kernels != 0) count_refused(before.bytes, before.kernels);
     if (!launches) return;
@@ -287,6 +290,22 @@ bool LaunchHook::runs_natively(int function, const void* parameters, const limit
     page::SampleWriter(*page_).count_native();
     if (native_launches_.fetch_add(1, std::memory_order_relaxed) == 0) wake();
     return true;
+}
+
+void LaunchHook::on_managed(const void* parameters, CuContext context) {
+    const auto* result = reinterpret_cast<const uint32_t*>(slot(parameters, callback_.call_result_slot));
+    if (stage_.load(std::memory_order_acquire) != Stage::kWorking || guard_.limit() == 0 || result == nullptr ||
+        *result != 0 || verdict(context) != Verdict::kApproved)
+        return;
+    const CuDevicePtr* out = nullptr;  // the call's first argument
+    CuDevicePtr memory = 0;
+    if (read_safely(reinterpret_cast<const void*>(slot(parameters, callback_.call_parameters_slot)), &out,
+                    sizeof out) &&
+        read_safely(out, &memory, sizeof memory) && memory != 0)
+        cuda_.mem_free(memory);
+    answer(parameters, limits::kNotSupported, false);
+    managed_refused_.fetch_add(1, std::memory_order_relaxed);
+    wake();
 }
 
 void LaunchHook::count_refused(uint32_t bytes, uint32_t kernels) {
@@ -449,9 +468,8 @@ void LaunchHook::work(const void* parameters, bool special) {
     const auto context = reinterpret_cast<CuContext>(slot(parameters, callback_.context_slot));
     const limits::LaunchGuard::Thread* const thread = special ? &limits::LaunchGuard::thread() : nullptr;
     if (special && thread->errand != nullptr) {
-        auto* own = reinterpret_cast<uint8_t*>(slot(parameters, callback_.qmd_slot));
-        if (const NativeSide* native = native_.load(std::memory_order_acquire))
-            native->on_upload(*static_cast<NativeErrand*>(thread->errand), own, context);
+        auto& errand = *static_cast<NativeErrand*>(thread->errand);
+        errand.side.on_upload(errand, reinterpret_cast<uint8_t*>(slot(parameters, callback_.qmd_slot)), context);
         return;
     }
     auto* qmd = reinterpret_cast<uint8_t*>(slot(parameters, callback_.qmd_slot));

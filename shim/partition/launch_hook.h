@@ -96,6 +96,9 @@ class LaunchHook {
     // then costs some ten nanoseconds more.
     void watch_all_calls();
     uint64_t native_launches() const { return native_launches_.load(std::memory_order_relaxed); }
+    // Allocations of managed memory that were refused in contexts that share. A kernel that fetches it by a page fault
+    // ends the TSG: UVM does not know the channels of a TSG that is not CUDA's.
+    uint64_t managed_refused() const { return managed_refused_.load(std::memory_order_relaxed); }
     // Why the newest kernel that the guard withheld did not run natively; nullopt: there was none.
     std::optional<Error> not_native() const;
     // What is to become of a context's launches: they follow the page, or are not looked at.
@@ -149,6 +152,7 @@ class LaunchHook {
     void on_call(int function, const void* parameters);
     void on_own_call(NativeErrand& errand, int function, const void* parameters) const;
     void on_withheld(int function, const void* parameters, const limits::LaunchGuard::Verdict& verdict, bool probing);
+    void on_managed(const void* parameters, CuContext context);
     bool runs_natively(int function, const void* parameters, const limits::LaunchGuard::Verdict& verdict);
     void count_refused(uint32_t bytes, uint32_t kernels);
     void on_wait(CuContext context, bool enter, bool probing);
@@ -203,6 +207,7 @@ class LaunchHook {
     limits::LaunchGuard guard_;
     std::atomic<NativeSide*> native_{nullptr};
     std::atomic<bool> uses_objects_{false};
+    std::atomic<uint64_t> managed_refused_{0};
     std::atomic<bool> told_{true};         // whether CUDA is to call at both ends of a launch
     std::atomic<uint64_t> told_since_{0};  // launches, when that was last asked for
     std::atomic<uint64_t> native_launches_{0};

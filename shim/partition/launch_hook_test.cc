@@ -82,6 +82,18 @@ TEST_F(Hook, ThePagesMaskGoesIntoEveryLaunch) {
     EXPECT_EQ(page::launches(*page_), 2u);
 }
 
+TEST_F(Hook, ManagedMemoryIsRefusedToContextsThatShare) {
+    prove();
+    hook_->settled();
+    CuDevicePtr memory = 0;
+    EXPECT_EQ(fake_.allocate_managed(context_, &memory), limits::kNotSupported) << "and given back";
+    EXPECT_EQ(hook_->managed_refused(), 1u);
+    hook_->decline(&another_context_);
+    EXPECT_EQ(fake_.allocate_managed(&another_context_, &memory), 0) << "it does not share";
+    delete[] reinterpret_cast<uint32_t*>(memory);
+    EXPECT_EQ(hook_->managed_refused(), 1u);
+}
+
 constexpr int kLibraryGetKernel = 681;
 uint32_t kind_of(const std::array<uint8_t, kQmdLookBytes>& qmd) { return load32(qmd.data()) >> 23 & 7; }
 

@@ -76,7 +76,7 @@ class OnErrand {
 
 Status NativeSide::run(const LaunchCall& call, CuContext context, const ModuleBanks& banks, bool follows) {
     // Before anything else: no callback of what is called here is the program's.
-    NativeErrand quiet;
+    NativeErrand quiet(*this);
     const OnErrand errand(quiet);
     const std::lock_guard lock(mutex_);
     if (const char* reason = closed_.load(std::memory_order_acquire)) never_ = {Code::kFailedPrecondition, reason, ""};
@@ -92,7 +92,7 @@ Status NativeSide::run(const LaunchCall& call, CuContext context, const ModuleBa
 }
 
 Status NativeSide::run_at_home(LaunchCall call, CuContext context) {
-    NativeErrand quiet;
+    NativeErrand quiet(*this);
     const CurrentContext current(cuda_, context);
     const CuResult r = current.result() != 0 ? current.result() : run_here(call, call.stream, quiet);
     if (r != 0) return not_this("CUDA does not launch the kernel", r);
@@ -102,7 +102,7 @@ Status NativeSide::run_at_home(LaunchCall call, CuContext context) {
 bool NativeSide::follows(int function, const void* parameters, CuContext context) {
     const std::optional<LaunchCall> call = read_launch_call(function, parameters);
     if (!call) return false;
-    NativeErrand quiet;
+    NativeErrand quiet(*this);
     const OnErrand errand(quiet);
     const std::lock_guard lock(mutex_);
     if (never_ || forget_.load(std::memory_order_acquire) || call->stream != chain_stream_ || context != chain_context_)
@@ -180,7 +180,7 @@ Status NativeSide::launch(LaunchCall call, CuContext context, const ModuleBanks&
     if (!follows) {
         if (Status waits = wait_for_place(call, context, before); !waits) return waits;
     }
-    NativeErrand errand;
+    NativeErrand errand(*this);
     CuResult recorded = 0;
     CuStream lane = nullptr;
     {
@@ -295,7 +295,7 @@ Status NativeSide::prove_with(CuContext context, CuLibrary library) {
     call.stream = own.stream;
     void* parameters[] = {&own.out};
     call.parameters = parameters;
-    NativeErrand errand;
+    NativeErrand errand(*this);
     errand.kind = NativeErrand::Kind::kWithhold;
     {
         const OnErrand on(errand);

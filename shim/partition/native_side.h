@@ -28,9 +28,13 @@
 
 namespace vuda::partition {
 
+class NativeSide;
+
 // What callbacks do about a launch that the native side itself makes on this thread.
 struct NativeErrand {
     enum class Kind : uint8_t { kQuiet, kWithhold, kRun };
+    explicit NativeErrand(const NativeSide& owner) : side(owner) {}
+    const NativeSide& side;  // whose it is, whatever the policy says by now
     Kind kind = Kind::kQuiet;
     ModuleBanks banks;               // kWithhold: found there; kRun: to be put there
     bool came = false;               // the descriptor was one as expected, and it was done

@@ -263,6 +263,7 @@ void Partitioner::follow_policy() {
 void Partitioner::tell_refusals() {
     limits::LaunchGuard& guard = owned_hook_->launch_guard();
     if (owned_hook_->native_launches() != 0) owned_hook_->watch_all_calls();
+    if (owned_hook_->managed_refused() != 0 && !std::exchange(managed_told_, true)) host_.managed_memory_refused();
     if (said_.backend == Backend::kQmdMask && (owned_hook_->native_launches() != 0 || owned_hook_->not_native()))
         report(Backend::kQmdMask, kNoError);
     const uint64_t refusals = guard.refusals();

@@ -35,6 +35,8 @@ class PartitionHost : public NativeSide::Host {
     // Kernels were refused since the last call, or the first ones: the first of all wanted so much shared memory a
     // block, and so much is possible; bytes.
     virtual void launch_refused(uint32_t bytes, uint32_t limit) = 0;
+    // The first allocation of managed memory was refused (LaunchHook::managed_refused).
+    virtual void managed_memory_refused() = 0;
 };
 
 // Kernels that were refused so far.
@@ -104,6 +106,7 @@ class Partitioner {
     CudaDriver cuda_{};
     GpuLayout layout_;
     Uuid gpu_;
+    bool managed_told_ = false;
     std::unique_ptr<NativeSide> owned_native_;  // the hook uses it
     std::unique_ptr<LaunchHook> owned_hook_;
     std::optional<Proof> proof_;

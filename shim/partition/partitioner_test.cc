@@ -37,6 +37,11 @@ class PartitionerTest : public ::testing::Test, public PartitionHost {
         if (no_cuda_) return Error{Code::kFailedPrecondition, "this process does not use CUDA", ""};
         return fake_.driver();
     }
+    void managed_memory_refused() override {
+        const std::lock_guard lock(mutex_);
+        managed_refused_ = true;
+        changed_.notify_all();
+    }
     void unshared_contexts(bool on) override { fake_.unshared = on; }
     void launch_refused(uint32_t bytes, uint32_t limit) override {
         const std::lock_guard lock(mutex_);
@@ -80,6 +85,7 @@ class PartitionerTest : public ::testing::Test, public PartitionHost {
     std::condition_variable changed_;
     std::deque<PartitionState> states_;
     std::pair<uint32_t, uint32_t> refused_;
+    bool managed_refused_ = false;
     std::unique_ptr<Partitioner> partitioner_;
 };
 
@@ -217,6 +223,17 @@ TEST_F(PartitionerTest, TheFirstRefusedKernelIsTold) {
     EXPECT_EQ(all.limit, 49'152u);
     partitioner_.reset();
     EXPECT_EQ(refused_, (std::pair<uint32_t, uint32_t>{66'560, 49'152}));
+}
+
+TEST_F(PartitionerTest, RefusedManagedMemoryIsTold) {
+    fake_.primary = &a_context_;
+    start();
+    while (next().backend != Backend::kQmdMask) {
+    }
+    CuDevicePtr memory = 0;
+    EXPECT_EQ(fake_.allocate_managed(&a_context_, &memory), limits::kNotSupported);
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(30), [&] { return managed_refused_; }));
 }
 
 TEST_F(PartitionerTest, TheProcessChoosesWhatBecomesOfKernelsThatDoNotFit) {

@@ -286,6 +286,18 @@ class FakeCuda {
     }
     static constexpr int kLaunchKernel = 307;
     static constexpr int kGraphLaunch = 514;
+    static constexpr int kMemAllocManaged = 371;
+
+    // cuMemAllocManaged, as the program calls it.
+    CuResult allocate_managed(CuContext context, CuDevicePtr* memory) {
+        struct {
+            CuDevicePtr* memory;
+            size_t bytes;
+            unsigned flags;
+        } said{memory, 64, 1};
+        return call(
+            kMemAllocManaged, context, [&] { *memory = reinterpret_cast<CuDevicePtr>(new uint32_t[16]); }, &said);
+    }
 
     // A graph launches a descriptor again that was uploaded before.
     void launch_again(std::array<uint8_t, kQmdLookBytes>& qmd, CuContext context) {
