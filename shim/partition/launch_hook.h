@@ -93,7 +93,7 @@ class LaunchHook {
     // outlives the process.
     void run_natively(NativeSide* side);
     // Has CUDA tell of all its functions, which chains of kernels on the native side need (native_side.h). Each call
-    // then costs some ten nanoseconds more.
+    // then costs a little more.
     void watch_all_calls();
     uint64_t native_launches() const { return native_launches_.load(std::memory_order_relaxed); }
     // Allocations of managed memory that were refused in contexts that share. A kernel that fetches it by a page fault

@@ -57,7 +57,7 @@ class NativeSide {
     NativeSide& operator=(const NativeSide&) = delete;
 
     // Runs `call`, whose kernel was withheld in `context` with a descriptor that had `banks`. The first one makes our
-    // context (some 150 ms and 500 MiB of the GPU's memory on an H200) and proves the way. Any thread; returns once the
+    // context (a context's time and memory of the GPU) and proves the way. Any thread; returns once the
     // kernel is in order, not when it has run. An error: it will not run.
     // UNIMPLEMENTED: not this kernel. FAILED_PRECONDITION: none will in this process.
     // `follows`: as follows() said.
