@@ -55,10 +55,10 @@ Result<CudaDriver> find_cuda() {
     want("cuCtxCreate_v2", &cuda.ctx_create);
     want("cuCtxGetLimit", &cuda.ctx_get_limit);
     want("cuCtxSetLimit", &cuda.ctx_set_limit);
-    want("cuLibraryLoadData", &cuda.library_load);
-    want("cuLibraryUnload", &cuda.library_unload);
-    want("cuLibraryGetKernel", &cuda.library_get_kernel);
-    want("cuLibraryGetGlobal", &cuda.library_get_global);
+    want("cuLibraryLoadData", &cuda.load_library);
+    want("cuLibraryUnload", &cuda.unload_library);
+    want("cuLibraryGetKernel", &cuda.kernel_of_library);
+    want("cuLibraryGetGlobal", &cuda.global_of_library);
     want("cuKernelGetFunction", &cuda.kernel_get_function);
     want("cuEventQuery", &cuda.event_query);
     want("cuKernelSetAttribute", &cuda.kernel_set_attribute);

@@ -75,11 +75,11 @@ struct CudaDriver {
     CuResult (*ctx_create)(CuContext* context, unsigned flags, int device);
     CuResult (*ctx_get_limit)(size_t* value, int limit);
     CuResult (*ctx_set_limit)(int limit, size_t value);
-    CuResult (*library_load)(CuLibrary* library, const void* code, int* jit_options, void** jit_values,
+    CuResult (*load_library)(CuLibrary* library, const void* code, int* jit_options, void** jit_values,
                              unsigned jit_count, int* options, void** values, unsigned count);
-    CuResult (*library_unload)(CuLibrary library);
-    CuResult (*library_get_kernel)(CuKernel* kernel, CuLibrary library, const char* name);
-    CuResult (*library_get_global)(CuDevicePtr* memory, size_t* bytes, CuLibrary library, const char* name);
+    CuResult (*unload_library)(CuLibrary library);
+    CuResult (*kernel_of_library)(CuKernel* kernel, CuLibrary library, const char* name);
+    CuResult (*global_of_library)(CuDevicePtr* memory, size_t* bytes, CuLibrary library, const char* name);
     CuResult (*kernel_get_function)(CuFunction* function, CuKernel kernel);
     CuResult (*kernel_set_attribute)(int attribute, int value, CuKernel kernel, int device);
     CuResult (*event_create)(CuEvent* event, unsigned flags);
@@ -89,8 +89,8 @@ struct CudaDriver {
     CuResult (*launch_config)(const CuLaunchConfig* config, CuFunction function, void** parameters, void** extra);
     bool has_native_side() const {
         return ctx_create != nullptr && ctx_get_limit != nullptr && ctx_set_limit != nullptr &&
-               library_load != nullptr && library_unload != nullptr && library_get_kernel != nullptr &&
-               library_get_global != nullptr && kernel_get_function != nullptr && event_query != nullptr &&
+               load_library != nullptr && unload_library != nullptr && kernel_of_library != nullptr &&
+               global_of_library != nullptr && kernel_get_function != nullptr && event_query != nullptr &&
                kernel_set_attribute != nullptr && event_create != nullptr && event_record != nullptr &&
                stream_wait_event != nullptr && launch_config != nullptr;
     }

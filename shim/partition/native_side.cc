@@ -253,12 +253,12 @@ Status NativeSide::prove(CuContext context) {
     const CurrentContext current(cuda_, context);
     if (const CuResult r = current.result() != 0
                                ? current.result()
-                               : cuda_.library_load(&library, kNativePtx, nullptr, nullptr, 0, nullptr, nullptr, 0);
+                               : cuda_.load_library(&library, kNativePtx, nullptr, nullptr, 0, nullptr, nullptr, 0);
         r != 0) {
         return never("CUDA does not load the probe kernel", r);
     }
     Status proved = prove_with(context, library);
-    cuda_.library_unload(library);
+    cuda_.unload_library(library);
     return proved;
 }
 
@@ -277,9 +277,9 @@ Status NativeSide::prove_with(CuContext context, CuLibrary library) {
     CuKernel kernel = nullptr;
     CuDevicePtr device = 0, constant = 0;
     size_t bytes = 0;
-    CuResult r = cuda_.library_get_kernel(&kernel, library, "vuda_native");
-    if (r == 0) r = cuda_.library_get_global(&device, &bytes, library, "vuda_device_word");
-    if (r == 0) r = cuda_.library_get_global(&constant, &bytes, library, "vuda_constant_word");
+    CuResult r = cuda_.kernel_of_library(&kernel, library, "vuda_native");
+    if (r == 0) r = cuda_.global_of_library(&device, &bytes, library, "vuda_device_word");
+    if (r == 0) r = cuda_.global_of_library(&constant, &bytes, library, "vuda_constant_word");
     if (r == 0) r = cuda_.mem_alloc(&own.out, kWords * 4);
     if (r == 0) r = cuda_.stream_create(&own.stream, kNonBlocking);
     if (r == 0) r = cuda_.memset_async(device, kDevice, 1, own.stream);

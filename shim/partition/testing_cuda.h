@@ -179,12 +179,12 @@ class FakeCuda {
         };
         cuda.ctx_get_limit = [](size_t* value, int) { return *value = current()->stack_limits[stack().back()], 0; };
         cuda.ctx_set_limit = [](int, size_t value) { return current()->stack_limits[stack().back()] = value, 0; };
-        cuda.library_load = [](CuLibrary* library, const void*, int*, void**, unsigned, int*, void**, unsigned) {
+        cuda.load_library = [](CuLibrary* library, const void*, int*, void**, unsigned, int*, void**, unsigned) {
             return *library = native_kernel(), 0;
         };
-        cuda.library_unload = [](CuLibrary) { return 0; };
-        cuda.library_get_kernel = [](CuKernel* kernel, CuLibrary, const char*) { return *kernel = native_kernel(), 0; };
-        cuda.library_get_global = [](CuDevicePtr* memory, size_t* bytes, CuLibrary, const char* name) {
+        cuda.unload_library = [](CuLibrary) { return 0; };
+        cuda.kernel_of_library = [](CuKernel* kernel, CuLibrary, const char*) { return *kernel = native_kernel(), 0; };
+        cuda.global_of_library = [](CuDevicePtr* memory, size_t* bytes, CuLibrary, const char* name) {
             *memory = reinterpret_cast<CuDevicePtr>(
                 &current()->variables_of(stack().back()).words[std::string(name) == "vuda_constant_word" ? 1 : 0]);
             return *bytes = 4, 0;
