@@ -21,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -54,7 +55,7 @@ class SessionSink {
     virtual void send(const v1::ServerMessage& message) = 0;
     // With the descriptors of `handles`. Only to sessions with FEATURE_LIVE_MIRROR, which are of transport kFrames.
     virtual void send_with(const v1::ServerMessage& message, std::vector<HeldPtr> handles) {
-        static_cast<void>(handles);
+        const std::vector<HeldPtr> not_sent = std::move(handles);
         send(message);
     }
     // Nothing more will be sent; deliver what is queued, then end the connection.
