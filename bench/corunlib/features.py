@@ -21,7 +21,7 @@ _READY_SECONDS = 30
 _CASE_SECONDS = 30
 _END_SECONDS = 10
 _PROGRAM = "vuda-bench-features"
-_REPORT_SECONDS = 4
+_REPORT_SECONDS = 4  # for a program that shares to say how it follows a split
 _XID_SECONDS = 1.0  # the kernel writes one a moment after the programs see the fault
 
 

@@ -30,6 +30,19 @@ Wishes across() {
 
 class RedirectorTest : public ::testing::Test {
  protected:
+    // Another context of the same process, with one channel.
+    void second_context(uint32_t& tsg, uint32_t& channel) {
+        ASSERT_EQ(p_.alloc(kCudaFile, p_.cu, p_.cu_device, &tsg, rm::cls::kChannelGroup, TestProcess::group_params(0)),
+                  0u);
+        uint32_t share = 0x5c000116;
+        ASSERT_EQ(
+            p_.alloc(kCudaFile, p_.cu, tsg, &share, rm::cls::kContextShare, TestProcess::words({p_.cu_space, 1, 0})),
+            0u);
+        ASSERT_EQ(
+            p_.alloc(kCudaFile, p_.cu, tsg, &channel, rm::cls::kGpfifoHopper, TestProcess::channel_params(0, share)),
+            0u);
+    }
+
     TestRm rm_;
     TestProcess p_{rm_};
 
@@ -501,13 +514,8 @@ TEST_F(RedirectorTest, SecondContextInTheAddressSpaceReusesTheBuffers) {
     p_.start_renderer();
     p_.start_context();
     uint32_t tsg = 0x5c000115;
-    ASSERT_EQ(p_.alloc(kCudaFile, p_.cu, p_.cu_device, &tsg, rm::cls::kChannelGroup, TestProcess::group_params(0)), 0u);
-    uint32_t share = 0x5c000116;
-    ASSERT_EQ(p_.alloc(kCudaFile, p_.cu, tsg, &share, rm::cls::kContextShare, TestProcess::words({p_.cu_space, 1, 0})),
-              0u);
     uint32_t channel = 0x5c00011c;
-    ASSERT_EQ(p_.alloc(kCudaFile, p_.cu, tsg, &channel, rm::cls::kGpfifoHopper, TestProcess::channel_params(0, share)),
-              0u);
+    second_context(tsg, channel);
     EXPECT_EQ(vk_group()->channels, 10u);
     EXPECT_EQ(logged("range 51f0000"), 1u);
     ASSERT_EQ(p_.free_object(kCudaFile, p_.cu, p_.cu_tsg), 0u);
@@ -525,13 +533,8 @@ TEST_F(RedirectorTest, AContextThatIsToShareWithNobodyKeepsItsChannels) {
     p_.notices.clear();
     p_.unshared = true;
     uint32_t tsg = 0x5c000115;
-    ASSERT_EQ(p_.alloc(kCudaFile, p_.cu, p_.cu_device, &tsg, rm::cls::kChannelGroup, TestProcess::group_params(0)), 0u);
-    uint32_t share = 0x5c000116;
-    ASSERT_EQ(p_.alloc(kCudaFile, p_.cu, tsg, &share, rm::cls::kContextShare, TestProcess::words({p_.cu_space, 1, 0})),
-              0u);
     uint32_t channel = 0x5c00011c;
-    ASSERT_EQ(p_.alloc(kCudaFile, p_.cu, tsg, &channel, rm::cls::kGpfifoHopper, TestProcess::channel_params(0, share)),
-              0u);
+    second_context(tsg, channel);
     // Whoever schedules it later need not be the thread that made it.
     p_.unshared = false;
     ASSERT_EQ(p_.control(kCudaFile, p_.cu, tsg, rm::ctrl::kTsgGpfifoSchedule, {1, 0, 0}), 0u);
