@@ -72,12 +72,12 @@ int in_child(const std::function<int()>& body) {
 int attach_once(uint32_t timeout_ms = kLongMs) {
     vuda_private_handles handles{};
     vuda_private_error error{};
-    if (vuda_private_attach("game", kGpu, 2, timeout_ms, &handles, &error) != 0)
+    if (vuda_private_attach("game", kGpu, 2, 0, timeout_ms, &handles, &error) != 0)
         return error.code != 0 ? error.code : 99;
     for (uint32_t i = 0; i < handles.count; ++i) ::close(handles.items[i].fd);
     const bool as_expected = handles.count == 3 && handles.items[0].kind == 1 && handles.channels_in_use == 5;
     std::free(handles.items);
-    vuda_private_attach_done(2, 1, 2, 100, nullptr);
+    vuda_private_attach_done(2, 1, 2, 2, 100, nullptr);
     return as_expected ? 0 : 98;
 }
 
@@ -279,10 +279,10 @@ TEST(PrivateApi, NothingWorksAndNothingBreaksBeforeStart) {
         vuda_private_handles handles{};
         vuda_private_error error{};
         CHECK_THAT(vuda_private_abi() == VUDA_PRIVATE_ABI);
-        CHECK_THAT(vuda_private_attach("game", kGpu, 1, 1000, &handles, &error) == -1);
+        CHECK_THAT(vuda_private_attach("game", kGpu, 1, 0, 1000, &handles, &error) == -1);
         CHECK_THAT(error.code == 9 && error.text[0] != 0);
         vuda_private_register("game", kGpu);
-        vuda_private_attach_done(1, 0, 0, 0, nullptr);
+        vuda_private_attach_done(1, 0, 1, 0, 0, nullptr);
         vuda_private_detached(nullptr);
         vuda_private_report(5, nullptr);
         vuda_private_after_fork_in_child();

@@ -182,6 +182,7 @@ void FakeDaemon::on_client(Connection& connection, const v1::ClientMessage& mess
                 answer.mutable_hello_reply()->set_daemon_version("0.0-fake");
                 answer.mutable_hello_reply()->set_session_id(record_.hellos.size());
                 answer.mutable_hello_reply()->set_page_bytes(script_.page_bytes);
+                answer.mutable_hello_reply()->set_va_slot(script_.va_slot);
             }
             return reply(connection, message.id(), answer,
                          {&script_.page_fd, script_.page_fd >= 0 ? size_t{1} : size_t{0}});

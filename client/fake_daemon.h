@@ -38,6 +38,7 @@ class FakeDaemon {
         bool answer_pull = true;
         int extra_fds = 0;           // more or fewer fds than handles
         uint32_t page_bytes = 0;     // announced by the greeting
+        uint32_t va_slot = 0;        // likewise
         int page_fd = -1;            // and sent with it; borrowed
         uint64_t held_ms = 600'000;  // answers DoesNotFit
         bool answer_unfit = true;

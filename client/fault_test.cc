@@ -139,7 +139,7 @@ TEST_F(SessionFaults, ALostDeviceHasTheNumberThatTheNotifierHas) {
 }
 
 TEST_F(SessionFaults, ALostDeviceOfAProcessThatSharesNothingIsItsOwnAffair) {
-    session_.connect_ahead();
+    session_.connect_ahead("game");
     ASSERT_TRUE(daemon_.wait_for([](const auto& record) { return record.sessions == 1; }));
     session_.device_lost();
     EXPECT_EQ(daemon_.record().faults.size(), 0u);
@@ -219,7 +219,7 @@ TEST_F(SessionFaults, AnOldVudadHearsOfTheStateOnly) {
 }
 
 TEST_F(SessionFaults, NobodyLooksWhereNothingIsShared) {
-    session_.connect_ahead();
+    session_.connect_ahead("game");
     ASSERT_TRUE(daemon_.wait_for([](const auto& record) { return record.sessions == 1; }));
     ::usleep(200'000);
     EXPECT_EQ(host_.looks_.load(), 0);

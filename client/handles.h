@@ -32,6 +32,8 @@ struct HandleSet {
     std::vector<ExportedHandle> items;
     uint32_t channels_in_use = 0;  // owner's channels in the TSG
     uint64_t generation = 0;       // owner's number of this set; 0: it gives none
+    uint64_t stale_veids = 0;      // for an attacher: subcontexts that it must take (AttachReply)
+    uint64_t unknown_veids = 0;    // and those that it takes where it can
 };
 
 // A control buffer that is no longer mapped.

@@ -118,7 +118,8 @@ bool read_token(const ProtobufCBinaryData& bytes, Token& out) {
 }  // namespace
 
 std::string encode_hello(uint64_t id, uint64_t features, const std::string& client_version,
-                         const std::string& driver_version, const std::string& program, const std::string& executable) {
+                         const std::string& driver_version, const std::string& program, const std::string& executable,
+                         const AttachPlace& place) {
     const std::string driver = plain_text(driver_version, 64);
     const std::string name = plain_text(program, 64);
     Vuda__V1__Hello hello = VUDA__V1__HELLO__INIT;
@@ -128,13 +129,15 @@ std::string encode_hello(uint64_t id, uint64_t features, const std::string& clie
     hello.program = borrow(name);
     const std::string path = plain_text(executable, 1024);
     hello.executable = borrow(path);
+    hello.attach_name = borrow(place.name);
+    hello.va_slot = place.held;
     Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
     message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_HELLO;
     message.hello = &hello;
     return pack(id, message);
 }
 
-std::string encode_register(uint64_t id, const std::string& name, const Uuid& gpu, const AllowList& allow) {
+std::string encode_register(uint64_t id, const std::string& name, const Uuid& gpu, const AllowList& allow, bool again) {
     Vuda__V1__RegisterRequest request = VUDA__V1__REGISTER_REQUEST__INIT;
     request.name = borrow(name);
     request.gpu_uuid = borrow(gpu.bytes);
@@ -142,6 +145,7 @@ std::string encode_register(uint64_t id, const std::string& name, const Uuid& gp
     request.allow_uids = const_cast<uint32_t*>(allow.uids.data());
     request.n_allow_gids = allow.gids.size();
     request.allow_gids = const_cast<uint32_t*>(allow.gids.data());
+    request.again = again;
     Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
     message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_REGISTER_REQUEST;
     message.register_request = &request;
@@ -158,7 +162,7 @@ std::string encode_unregister(uint64_t id, const std::string& name) {
 }
 
 std::string encode_attach(uint64_t id, const std::string& name, const Uuid& gpu, uint32_t channels,
-                          uint32_t deadline_ms, const LimitTerms& terms) {
+                          uint32_t deadline_ms, const LimitTerms& terms, uint64_t va_base) {
     Vuda__V1__AttachRequest request = VUDA__V1__ATTACH_REQUEST__INIT;
     request.name = borrow(name);
     request.gpu_uuid = borrow(gpu.bytes);
@@ -166,6 +170,7 @@ std::string encode_attach(uint64_t id, const std::string& name, const Uuid& gpu,
     request.deadline_ms = deadline_ms;
     request.over_limit = static_cast<Vuda__V1__OverLimit>(terms.over_limit);
     request.fitted = terms.fitted;
+    request.va_base = va_base;
     Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
     message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_ATTACH_REQUEST;
     message.attach_request = &request;
@@ -178,6 +183,7 @@ std::string encode_attach_done(uint64_t id, const AttachOutcome& outcome) {
     done.state = static_cast<Vuda__V1__SharingState>(outcome.state);
     done.channels_moved = outcome.channels_moved;
     done.veid = outcome.veid;
+    done.veids = outcome.veids;
     done.control_buffers = outcome.control_buffers;
     done.attach_us = outcome.attach_us;
     done.reason = reason.get();
@@ -208,7 +214,7 @@ std::string encode_state_report(SharingState state, const Error& reason) {
     return pack(0, message);
 }
 
-std::string encode_sharing_report(const std::string& name, const AttachOutcome& outcome) {
+std::string encode_sharing_report(const std::string& name, const AttachOutcome& outcome, uint64_t va_base) {
     ErrorMessage error(outcome.reason);
     Vuda__V1__StateReport report = VUDA__V1__STATE_REPORT__INIT;
     report.state = VUDA__V1__SHARING_STATE__SHARING_STATE_SHARING;
@@ -216,6 +222,8 @@ std::string encode_sharing_report(const std::string& name, const AttachOutcome& 
     report.name = borrow(name);
     report.channels_moved = outcome.channels_moved;
     report.veid = outcome.veid;
+    report.veids = outcome.veids;
+    report.va_base = va_base;
     report.control_buffers = outcome.control_buffers;
     Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
     message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_STATE_REPORT;
@@ -434,7 +442,8 @@ Result<ServerMessage> decode_server_message(std::string_view bytes) {
         case VUDA__V1__SERVER_MESSAGE__BODY_HELLO_REPLY:
             return ServerMessage{
                 id, HelloReply{in.hello_reply->features, plain_text(in.hello_reply->daemon_version, 64),
-                               in.hello_reply->session_id, in.hello_reply->simulated != 0, in.hello_reply->page_bytes}};
+                               in.hello_reply->session_id, in.hello_reply->simulated != 0, in.hello_reply->page_bytes,
+                               in.hello_reply->va_slot}};
         case VUDA__V1__SERVER_MESSAGE__BODY_REGISTER_REPLY: return ServerMessage{id, RegisterReply{}};
         case VUDA__V1__SERVER_MESSAGE__BODY_UNREGISTER_REPLY: return ServerMessage{id, UnregisterReply{}};
         case VUDA__V1__SERVER_MESSAGE__BODY_ATTACH_REPLY: {
@@ -442,6 +451,8 @@ Result<ServerMessage> decode_server_message(std::string_view bytes) {
             if (!read_token(in.attach_reply->token, reply.token)) return bad("a token that is not 16 bytes");
             reply.handles = in.attach_reply->handles;
             if (reply.handles == 0 || reply.handles > kHandleLimit) return bad("an impossible number of handles");
+            reply.stale_veids = in.attach_reply->stale_veids;
+            reply.unknown_veids = in.attach_reply->unknown_veids;
             return ServerMessage{id, reply};
         }
         case VUDA__V1__SERVER_MESSAGE__BODY_ATTACH_DONE_REPLY: return ServerMessage{id, AttachDoneReply{}};

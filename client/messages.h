@@ -46,6 +46,7 @@ struct AttachOutcome {
     uint32_t control_buffers = 0;
     uint32_t attach_us = 0;  // microseconds
     Error reason;            // left out when the code is kOk
+    uint64_t veids = 0;      // bit N: it has subcontext N
 };
 
 // How a program takes it that some kernels are too large to share.
@@ -76,18 +77,26 @@ struct TargetsWish {
     double weight = 0;
 };
 
+// What it will attach to, and where CUDA's addresses lie.
+struct AttachPlace {
+    std::string name;
+    uint32_t held = 0;  // one more than the slot that an earlier vudad gave; 0: none
+};
 std::string encode_hello(uint64_t id, uint64_t features, const std::string& client_version,
                          const std::string& driver_version, const std::string& program,
-                         const std::string& executable = "");
-std::string encode_register(uint64_t id, const std::string& name, const Uuid& gpu, const AllowList& allow);
+                         const std::string& executable = "", const AttachPlace& place = {});
+// `again`: an earlier vudad said yes to it.
+std::string encode_register(uint64_t id, const std::string& name, const Uuid& gpu, const AllowList& allow,
+                            bool again = false);
 std::string encode_unregister(uint64_t id, const std::string& name);
 std::string encode_attach(uint64_t id, const std::string& name, const Uuid& gpu, uint32_t channels,
-                          uint32_t deadline_ms, const LimitTerms& terms = {});
+                          uint32_t deadline_ms, const LimitTerms& terms = {}, uint64_t va_base = 0);
 std::string encode_attach_done(uint64_t id, const AttachOutcome& outcome);
 std::string encode_detach_notice(const Error& reason);
 std::string encode_state_report(SharingState state, const Error& reason);
 // SHARING, with what a vudad that was restarted does not know: the TSG's name and what of `outcome` still holds.
-std::string encode_sharing_report(const std::string& name, const AttachOutcome& outcome);
+// `va_base`: where CUDA's addresses begin; 0: not known.
+std::string encode_sharing_report(const std::string& name, const AttachOutcome& outcome, uint64_t va_base);
 std::string encode_export_refused(const Token& token, const Error& error);
 std::string encode_export_current(const Token& token);
 // `generation` goes into the last part only.
@@ -113,12 +122,15 @@ struct HelloReply {
     uint64_t session_id = 0;
     bool simulated = false;
     uint32_t page_bytes = 0;  // > 0: a descriptor came with this frame
+    uint32_t va_slot = 0;     // where CUDA's addresses are to lie
 };
 struct RegisterReply {};
 struct UnregisterReply {};
 struct AttachReply {
     Token token{};
     uint32_t handles = 0;  // 1..kHandleLimit
+    uint64_t stale_veids = 0;
+    uint64_t unknown_veids = 0;
 };
 struct AttachDoneReply {};
 struct ExportRequest {

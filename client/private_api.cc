@@ -74,6 +74,8 @@ bool give(HandleSet& set, vuda_private_handles* out) {
     out->count = static_cast<uint32_t>(set.items.size());
     out->channels_in_use = set.channels_in_use;
     out->generation = set.generation;
+    out->stale_veids = set.stale_veids;
+    out->unknown_veids = set.unknown_veids;
     return true;
 }
 
@@ -110,8 +112,17 @@ void vuda_private_register(const char* name, const uint8_t gpu_uuid[16]) {
         [&](Session& session) { session.set_registration(name, read_uuid(gpu_uuid), ProcessState::get().allowed()); });
 }
 
-int vuda_private_attach(const char* name, const uint8_t gpu_uuid[16], uint32_t channels, uint32_t timeout_ms,
-                        struct vuda_private_handles* out, struct vuda_private_error* error) {
+int vuda_private_va_slot(uint32_t timeout_ms) {
+    int slot = -1;
+    with_session([&](Session& session) {
+        const auto known = session.va_slot(std::chrono::milliseconds(std::min(timeout_ms, kTimeoutLimitMs)));
+        if (known) slot = static_cast<int>(*known);
+    });
+    return slot;
+}
+
+int vuda_private_attach(const char* name, const uint8_t gpu_uuid[16], uint32_t channels, uint64_t va_base,
+                        uint32_t timeout_ms, struct vuda_private_handles* out, struct vuda_private_error* error) {
     *out = {};
     try {
         Session* session = ProcessState::get().session();
@@ -121,7 +132,7 @@ int vuda_private_attach(const char* name, const uint8_t gpu_uuid[16], uint32_t c
         }
         Result<HandleSet> set = session->attach(name, read_uuid(gpu_uuid), channels,
                                                 std::chrono::milliseconds(std::min(timeout_ms, kTimeoutLimitMs)),
-                                                ProcessState::get().limit_terms());
+                                                ProcessState::get().limit_terms(), va_base);
         if (set && give(*set, out)) return 0;
         if (set) {
             AttachOutcome outcome;
@@ -137,14 +148,15 @@ int vuda_private_attach(const char* name, const uint8_t gpu_uuid[16], uint32_t c
     return -1;
 }
 
-void vuda_private_attach_done(uint32_t channels_moved, uint32_t veid, uint32_t control_buffers, uint32_t attach_us,
-                              const struct vuda_private_error* reason) {
+void vuda_private_attach_done(uint32_t channels_moved, uint32_t veid, uint64_t veids, uint32_t control_buffers,
+                              uint32_t attach_us, const struct vuda_private_error* reason) {
     with_session([&](Session& session) {
         AttachOutcome outcome;
         outcome.reason = read_error(reason);
         outcome.state = outcome.reason.code == Code::kOk ? SharingState::kSharing : SharingState::kUnshared;
         outcome.channels_moved = channels_moved;
         outcome.veid = veid;
+        outcome.veids = veids;
         outcome.control_buffers = control_buffers;
         outcome.attach_us = attach_us;
         session.attach_done(outcome);

@@ -266,7 +266,7 @@ void ProcessState::start(const vuda_private_callbacks& callbacks, const std::str
         SessionOptions{socket != nullptr && *socket != '\0' ? socket : kDefaultSocket, VUDA_VERSION_TEXT,
                        driver_version, program_invocation_short_name, executable_path()},
         *host_, reporter_);
-    if (wishes_.get().attach_name[0] != '\0') owned_session_->connect_ahead();
+    if (wishes_.get().attach_name[0] != '\0') owned_session_->connect_ahead(wishes_.get().attach_name);
     if (early_mode_) owned_session_->set_mode(*early_mode_);
     if (early_quota_) owned_session_->set_quota(*early_quota_);
     if (early_targets_) owned_session_->set_targets(*early_targets_);

@@ -158,8 +158,9 @@ void Session::set_allowed(const AllowList& allow) {
     wake_locked();
 }
 
-void Session::connect_ahead() {
+void Session::connect_ahead(const std::string& name) {
     const std::lock_guard lock(mutex_);
+    if (valid_name(name)) will_attach_ = name;
     fresh_wish_ = true;
     // Without a thread the attach that follows tries again, and reports it.
     if (ensure_thread_locked()) wake_locked();
@@ -174,8 +175,14 @@ void Session::clear_registration() {
     wake_locked();
 }
 
+std::optional<uint32_t> Session::va_slot(std::chrono::milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    if (thread_running_) changed_.wait_until(lock, deadline_in(timeout), [&] { return va_slot_ || links_lost_ > 0; });
+    return va_slot_;
+}
+
 Result<HandleSet> Session::attach(const std::string& name, const Uuid& gpu, uint32_t channels,
-                                  std::chrono::milliseconds timeout, const LimitTerms& terms) {
+                                  std::chrono::milliseconds timeout, const LimitTerms& terms, uint64_t va_base) {
     const Deadline deadline = deadline_in(timeout);
     if (!valid_name(name)) return attach_failed(bad_name(name));
 
@@ -196,7 +203,7 @@ Result<HandleSet> Session::attach(const std::string& name, const Uuid& gpu, uint
     };
 
     const auto op =
-        std::make_shared<AttachOp>(AttachOp{name, gpu, channels, deadline, terms, 0, false, 0, std::nullopt});
+        std::make_shared<AttachOp>(AttachOp{name, gpu, channels, deadline, terms, va_base, 0, false, 0, std::nullopt});
     if (Status started = ensure_thread_locked(); !started) {
         end_turn_locked();
         lock.unlock();
@@ -204,6 +211,7 @@ Result<HandleSet> Session::attach(const std::string& name, const Uuid& gpu, uint
     }
     attach_ = op;
     attach_name_ = name;
+    va_base_ = va_base;
     if (channels_ == 0) state_ = SharingState::kWaiting;
     fresh_wish_ = true;
     wake_locked();
@@ -232,7 +240,11 @@ Result<HandleSet> Session::attach(const std::string& name, const Uuid& gpu, uint
     VUDA_FAULT_POINT(client_attach_answered);
 
     Result<HandleSet> pulled = pull_handles(options_.socket, reply.token, reply.handles, deadline);
-    if (pulled) return pulled;
+    if (pulled) {
+        pulled->stale_veids = reply.stale_veids;
+        pulled->unknown_veids = reply.unknown_veids;
+        return pulled;
+    }
     lock.lock();
     end_turn_locked();
     AttachOutcome outcome;
@@ -267,6 +279,7 @@ void Session::attach_done(const AttachOutcome& outcome) {
         channels_ += outcome.channels_moved;
         shared_name_ = attach_name_;
         veid_ = outcome.veid;
+        veids_ |= outcome.veids;
         control_buffers_ = outcome.control_buffers;
         owner_gone_ = false;
         state_ = SharingState::kSharing;
@@ -289,14 +302,16 @@ void Session::queue_share_locked() {
     AttachOutcome still;
     still.channels_moved = channels_;
     still.veid = veid_;
+    still.veids = veids_;
     still.control_buffers = control_buffers_;
     still.reason = reason_;
-    queue_locked(encode_sharing_report(attach_name_, still));
+    queue_locked(encode_sharing_report(attach_name_, still, va_base_));
 }
 
 void Session::detached(const Error& reason) {
     const std::lock_guard lock(mutex_);
     channels_ = 0;
+    veids_ = 0;
     attach_name_.clear();
     reason_ = reason;
     state_ = registered_ ? SharingState::kRegistered : SharingState::kIdle;
@@ -477,15 +492,18 @@ void Session::connect_link() {
     greeting_ends_ = deadline_in(kGreetingTime);
     page_lost_ = false;
     std::string hello;
+    AttachPlace place;
     {
         const std::lock_guard lock(mutex_);
         link_ = Link::kGreeting;
         hello_id_ = next_id_locked();
+        place = {will_attach_, va_slot_ ? *va_slot_ + 1 : 0};
     }
-    hello = encode_hello(hello_id_,
-                         kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota | kFeatureSlo |
-                             kFeatureHeartbeat | kFeatureFaults | kFeatureLiveMirror | kFeatureUnshare,
-                         options_.client_version, options_.driver_version, options_.program, options_.executable);
+    hello =
+        encode_hello(hello_id_,
+                     kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota | kFeatureSlo |
+                         kFeatureHeartbeat | kFeatureFaults | kFeatureLiveMirror | kFeatureUnshare,
+                     options_.client_version, options_.driver_version, options_.program, options_.executable, place);
     if (Status framed = output_.add(hello); !framed) drop_link(framed.error());
 }
 
@@ -513,6 +531,8 @@ void Session::drop_link(const Error& error) {
             fail_attach_locked(error);
         }
         link_ = Link::kDown;
+        ++links_lost_;
+        changed_.notify_all();
         outbox_.clear();
         sent_.reset();
         refused_.reset();
@@ -552,7 +572,7 @@ void Session::send_due() {
                 std::chrono::duration_cast<std::chrono::milliseconds>(attach_->deadline - Clock::now()).count();
             const auto deadline_ms = static_cast<uint32_t>(std::clamp<long long>(left, 1, UINT32_MAX));
             outbox_.push_back(encode_attach(attach_->id, attach_->name, attach_->gpu, attach_->channels, deadline_ms,
-                                            attach_->terms));
+                                            attach_->terms, attach_->va_base));
         }
         send_unfit_locked(hopeless);
         for (const std::string& body : outbox_) {
@@ -581,7 +601,7 @@ void Session::send_registration_locked(std::vector<Error>& refused) {
         return;
     }
     registration_id_ = next_id_locked();
-    outbox_.push_back(encode_register(registration_id_, wanted_->name, wanted_->gpu, wanted_->allow));
+    outbox_.push_back(encode_register(registration_id_, wanted_->name, wanted_->gpu, wanted_->allow, was_registered_));
     sent_ = wanted_;
 }
 
@@ -703,6 +723,9 @@ void Session::greeted(const HelloReply& reply) {
     link_ = Link::kUp;
     was_connected_ = true;
     ++links_;
+    // Where CUDA's addresses are by now they stay.
+    if (!va_slot_ && !will_attach_.empty()) va_slot_ = reply.va_slot;
+    changed_.notify_all();
     up_since_ = Clock::now();
     features_ = reply.features;
     VUDA_FAULT_POINT(client_greeted);

@@ -95,11 +95,15 @@ class Session {
     void set_allowed(const AllowList& allow);
 
     // An attach is to come: greet vudad already. Nothing waits for this, and nothing is said if it fails.
-    void connect_ahead();
+    void connect_ahead(const std::string& name);
+    // How many strides (rm/va_layout.h) CUDA's addresses are to be moved up, once vudad has greeted.
+    // nullopt: not within `timeout`, or there is no vudad.
+    std::optional<uint32_t> va_slot(std::chrono::milliseconds timeout);
+    // `va_base`: the lowest GPU virtual address that CUDA uses; 0: not known.
     // Waits for this thread's turn, vudad's answer and the handles, `timeout` at most. After success attach_done must
     // follow; until then, or until the timeout has passed, other threads wait.
     Result<HandleSet> attach(const std::string& name, const Uuid& gpu, uint32_t channels,
-                             std::chrono::milliseconds timeout, const LimitTerms& terms = {});
+                             std::chrono::milliseconds timeout, const LimitTerms& terms = {}, uint64_t va_base = 0);
     void attach_done(const AttachOutcome& outcome);
 
     // Channels were given back.
@@ -148,6 +152,7 @@ class Session {
         uint32_t channels;
         Deadline deadline;
         LimitTerms terms;
+        uint64_t va_base = 0;
         uint64_t id = 0;     // 0: not sent yet
         bool tried = false;  // a link was made for it
         uint64_t link = 0;   // which link brought the answer
@@ -236,7 +241,12 @@ class Session {
 
     SharingState state_ = SharingState::kUnspecified;
     uint32_t channels_ = 0;
-    uint32_t veid_ = 0;                 // of the newest attach
+    uint32_t veid_ = 0;     // of the newest attach
+    uint64_t veids_ = 0;    // bit N: subcontext N is ours
+    uint64_t va_base_ = 0;  // where CUDA's addresses begin
+    std::string will_attach_;
+    std::optional<uint32_t> va_slot_;   // as the first vudad said
+    uint64_t links_lost_ = 0;           // or not made
     uint32_t control_buffers_ = 0;      // likewise
     bool device_lost_ = false;          // said by the layer, and not looked into yet
     uint64_t looks_asked_ = 0;          // at once, by callers that wait

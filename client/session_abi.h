@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define VUDA_PRIVATE_ABI 5u
+#define VUDA_PRIVATE_ABI 6u
 
 // An error without ownership questions: fixed buffers, always terminated. code: google.rpc.Code, 0 = no error.
 struct vuda_private_error {
@@ -36,6 +36,9 @@ struct vuda_private_handles {
     uint32_t count;
     uint32_t channels_in_use;  // owner's channels in the TSG
     uint64_t generation;       // number of this set, > 0; another one after each change of what it holds
+    // For an attacher: bit N: a program computed in subcontext (VEID) N and is gone. To be taken before it computes.
+    uint64_t stale_veids;
+    uint64_t unknown_veids;  // likewise, or not: those are taken that can be had
 };
 
 // A control buffer that is no longer mapped.
@@ -125,6 +128,11 @@ struct vuda_private_callbacks {
 //   after vuda.h changed the wishes.
 //                                             It registers a renderer's TSG that exists already.
 
+// What vuda-probe's pair looks up there: sends SET_L1_CONFIGURATION of the 3D class, with `value` (1 to 6), to the
+// subcontext of this process's renderer, and waits for it. FAILED_PRECONDITION in a process that was asked to register
+// or to attach: only a TSG that nobody else has a handle of is sent it. 0, or -1 with `error` filled:
+//   int vuda_shim_private_l1(uint32_t value, struct vuda_private_error* error)
+
 uint32_t vuda_private_abi(void);
 
 void vuda_private_get_wishes(struct vuda_private_wishes* out);
@@ -142,12 +150,18 @@ void vuda_private_register(const char* name, const uint8_t gpu_uuid[16]);
 // (first) and its control buffers, and vuda_private_attach_done must follow. -1: `error` is filled and is this
 // process's state until the next call; showing it is the caller's business. Threads that attach at the same moment take
 // turns.
-int vuda_private_attach(const char* name, const uint8_t gpu_uuid[16], uint32_t channels, uint32_t timeout_ms,
-                        struct vuda_private_handles* out, struct vuda_private_error* error);
+// `va_base`: the lowest GPU virtual address that CUDA uses; 0: not known.
+int vuda_private_attach(const char* name, const uint8_t gpu_uuid[16], uint32_t channels, uint64_t va_base,
+                        uint32_t timeout_ms, struct vuda_private_handles* out, struct vuda_private_error* error);
+
+// After vuda_private_start, in a process that wishes to attach: by how many strides of 8 GiB CUDA's addresses are to be
+// moved up, so that they are apart from those of other programs in the TSG. -1: not known within `timeout_ms`.
+int vuda_private_va_slot(uint32_t timeout_ms);
 
 // End of the attach turn. `reason` is NULL on success.
-void vuda_private_attach_done(uint32_t channels_moved, uint32_t veid, uint32_t control_buffers, uint32_t attach_us,
-                              const struct vuda_private_error* reason);
+// `veids`: bit N: subcontext N is this context's, to compute in (`veid`) or taken besides.
+void vuda_private_attach_done(uint32_t channels_moved, uint32_t veid, uint64_t veids, uint32_t control_buffers,
+                              uint32_t attach_us, const struct vuda_private_error* reason);
 
 // The process's CUDA context went away, or sharing ended for another reason (may be NULL).
 void vuda_private_detached(const struct vuda_private_error* reason);

@@ -234,6 +234,37 @@ TEST_F(SessionTest, InvalidNameNeverReachesTheWire) {
     EXPECT_EQ(daemon().record().attaches.size(), 0u);
 }
 
+// Where CUDA's addresses are to lie is known before anything else of an attach.
+TEST_F(SessionTest, HearsItsPlaceAndKeepsItOverARestart) {
+    EXPECT_FALSE(session_->va_slot(kLong).has_value()) << "nothing was said of an attach";
+    daemon().script([](auto& s) { s.va_slot = 3; });
+    session_->connect_ahead("game");
+    EXPECT_EQ(session_->va_slot(kLong), 3u);
+    EXPECT_EQ(daemon().record().hellos[0].attach_name(), "game");
+    EXPECT_EQ(daemon().record().hellos[0].va_slot(), 0u);
+    const auto set = session_->attach("game", kGpu, 8, kLong, {}, 0x8'0000'0000);
+    ASSERT_TRUE(set.ok()) << set.error().to_string();
+    EXPECT_EQ(daemon().record().attaches[0].va_base(), 0x8'0000'0000u);
+    AttachOutcome outcome;
+    outcome.state = SharingState::kSharing;
+    outcome.channels_moved = 8;
+    outcome.veid = 61;
+    outcome.veids = uint64_t{5} << 61;
+    session_->attach_done(outcome);
+    daemon_.reset();
+    daemon();
+    ASSERT_TRUE(daemon().wait_for([](const auto& r) { return !r.reports.empty(); }));
+    EXPECT_EQ(daemon().record().hellos[0].va_slot(), 4u);
+    EXPECT_EQ(daemon().record().reports[0].va_base(), 0x8'0000'0000u);
+    EXPECT_EQ(daemon().record().reports[0].veids(), uint64_t{5} << 61);
+    EXPECT_EQ(session_->va_slot(kLong), 3u) << "they lie where they lie";
+}
+
+TEST_F(SessionTest, WithoutADaemonThereIsNoPlace) {
+    session_->connect_ahead("game");
+    EXPECT_FALSE(session_->va_slot(std::chrono::minutes(5)).has_value()) << "and no waiting for it";
+}
+
 TEST_F(SessionTest, ComesBackAfterARestart) {
     daemon();
     session_->set_registration("game", kGpu);

@@ -99,7 +99,7 @@ TEST_F(SessionUnfit, TheTermsGoWithEachAttach) {
 }
 
 TEST_F(SessionUnfit, OfNoAttachNothingIsTold) {
-    session_.connect_ahead();
+    session_.connect_ahead("game");
     EXPECT_FALSE(session_.does_not_fit(kLarge));
     session_.ending(kLarge);
     EXPECT_EQ(said(), "");

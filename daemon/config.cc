@@ -211,10 +211,11 @@ bool Config::operator==(const Config& other) const {
         return std::tie(c.control_socket, c.handle_socket, c.control_mode, c.handle_mode, c.log_level,
                         c.connections.total, c.connections.per_uid, c.requests_per_s, c.message_bytes, s.heartbeat,
                         s.release, s.sessions_per_uid, s.names_per_uid, s.handles_per_uid, s.programs_per_tsg,
-                        s.attach_default, s.attach_max, s.export_limit, s.turn_limit, s.attach.uids, s.attach.gids,
-                        s.partition.mode, s.partition.quota.kind, s.partition.quota.amount, s.faults.first,
-                        s.faults.factor, s.faults.max, s.faults.forget, s.unshare.first, s.unshare.factor,
-                        s.unshare.max, s.unshare.forget, c.metrics_textfile, c.metrics_interval, c.sim, c.sim_preset);
+                        s.same_addresses, s.attach_default, s.attach_max, s.export_limit, s.turn_limit, s.attach.uids,
+                        s.attach.gids, s.partition.mode, s.partition.quota.kind, s.partition.quota.amount,
+                        s.faults.first, s.faults.factor, s.faults.max, s.faults.forget, s.unshare.first,
+                        s.unshare.factor, s.unshare.max, s.unshare.forget, c.metrics_textfile, c.metrics_interval,
+                        c.sim, c.sim_preset);
     };
     return tie(*this) == tie(other);
 }
@@ -249,14 +250,16 @@ Result<Config> parse_config(std::string_view text, const std::string& file) {
     reader.ids("attach_uids", settings.attach.uids);
     reader.ids("attach_gids", settings.attach.gids);
 
-    reader.table("limits", {"connections", "connections_per_uid", "sessions_per_uid", "names_per_uid",
-                            "handles_per_uid", "programs_per_tsg", "requests_per_s", "message_bytes"});
+    reader.table("limits",
+                 {"connections", "connections_per_uid", "sessions_per_uid", "names_per_uid", "handles_per_uid",
+                  "programs_per_tsg", "same_addresses", "requests_per_s", "message_bytes"});
     reader.count("connections", config.connections.total, 1, 16384);
     reader.count("connections_per_uid", config.connections.per_uid, 1, 16384);
     reader.count("sessions_per_uid", settings.sessions_per_uid, 1, 16384);
     reader.count("names_per_uid", settings.names_per_uid, 1, 1024);
     reader.count("handles_per_uid", settings.handles_per_uid, 1, 65536);
     reader.count("programs_per_tsg", settings.programs_per_tsg, 1, 128);
+    reader.flag("same_addresses", settings.same_addresses);
     reader.count("requests_per_s", config.requests_per_s, 0, 1'000'000);
     // A frame with 64 handles and a report of 256 TPCs fit into the least.
     reader.count("message_bytes", config.message_bytes, 16'384, kFrameLimit);

@@ -24,11 +24,13 @@ struct Config {
     ConnectionLimits connections;
     uint32_t requests_per_s = 5000;   // of one user; 0: no limit
     uint32_t message_bytes = 65'536;  // largest frame and gRPC message
-    // Two processes that launch kernels in one TSG end it on GH100 (docs/compatibility.md, "More than one program").
+    // What may go wrong with more: docs/compatibility.md, "More than one program".
     static constexpr uint32_t kProgramsPerTsg = 1;
     Settings settings = [] {
         Settings own;
         own.programs_per_tsg = kProgramsPerTsg;
+        // That ends the TSG on GH100.
+        own.same_addresses = false;
         return own;
     }();
 

@@ -66,6 +66,7 @@ sessions_per_uid = 8
 names_per_uid = 7
 handles_per_uid = 6
 programs_per_tsg = 5
+same_addresses = true
 requests_per_s = 50
 message_bytes = 20000
 [attach]
@@ -96,6 +97,8 @@ preset = "rtx4090"
     EXPECT_EQ(config->settings.handles_per_uid, 6u);
     EXPECT_EQ(config->settings.programs_per_tsg, 5u);
     EXPECT_EQ(Config{}.settings.programs_per_tsg, 1u) << "what the GPUs that were measured allow";
+    EXPECT_TRUE(config->settings.same_addresses);
+    EXPECT_FALSE(Config{}.settings.same_addresses);
     EXPECT_EQ(config->settings.turn_limit, Milliseconds(400));
     EXPECT_EQ(config->settings.mirror_limit, Milliseconds(45));
     EXPECT_EQ(config->requests_per_s, 50u);

@@ -6,6 +6,7 @@
 #include "base/fault_point.h"
 #include "daemon/registry_state.h"
 #include "daemon/text.h"
+#include "rm/va_layout.h"
 
 namespace vuda::daemon {
 namespace {
@@ -134,6 +135,20 @@ void Registry::update_deadline() {
     if (hooks_.deadline) hooks_.deadline(next);
 }
 
+// The lowest that no program has that will attach to `name`, or does: 0 for the first, which so keeps its addresses.
+// `held`: one more than the slot that it has already.
+uint32_t Registry::free_va_slot(const std::string& name, uint32_t held) const {
+    if (name.empty()) return 0;
+    std::set<uint32_t> taken;
+    for (const auto& [id, session] : sessions_) {
+        if (session->attach_name == name) taken.insert(session->va_slot);
+    }
+    if (held > 0 && held <= rm::kVaSlots && !taken.contains(held - 1)) return held - 1;
+    uint32_t slot = 0;
+    while (taken.contains(slot)) ++slot;
+    return slot < rm::kVaSlots ? slot : 0;
+}
+
 Result<SessionId> Registry::open_session(const Peer& peer, Transport transport, const v1::Hello& hello,
                                          uint64_t request_id, SessionSink& sink, std::unique_ptr<SessionPage> page) {
     const auto others = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
@@ -174,6 +189,9 @@ Result<SessionId> Registry::open_session(const Peer& peer, Transport transport, 
     answer.set_daemon_version(identity_.version);
     answer.set_session_id(session->id);
     answer.set_simulated(identity_.simulated);
+    session->attach_name = valid_name(hello.attach_name()) ? hello.attach_name() : "";
+    session->va_slot = free_va_slot(session->attach_name, hello.va_slot());
+    answer.set_va_slot(session->va_slot);
     answer.set_handle_socket(identity_.handle_socket);
     reply(*session, request_id, std::move(message));
 
@@ -343,7 +361,10 @@ void Registry::on_register(Session& session, uint64_t id, const v1::RegisterRequ
                 emit_access("access", tsg, session);
             }
             const bool works_again = tsg.faulted;
-            if (works_again) name_works(tsg);
+            if (works_again) {
+                name_works(tsg);
+                tsg.computed = tsg.unknown = 0;
+            }
             v1::ServerMessage message;
             message.mutable_register_reply();
             reply(session, id, std::move(message));
@@ -379,6 +400,7 @@ void Registry::on_register(Session& session, uint64_t id, const v1::RegisterRequ
     tsg->owner = session.id;
     tsg->allow = allow;
     tsg->since = clock_();
+    if (request.again()) tsg->unknown = kVeidsNotKnown;
     Tsg& kept = *(tsgs_[request.name()] = std::move(tsg));
     session.owned = request.name();
     expect_words(session);

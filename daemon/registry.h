@@ -46,6 +46,8 @@ using SessionId = uint64_t;
 // Hardware limit of channels in one TSG.
 inline constexpr uint32_t kChannelsPerTsg = 128;
 inline constexpr uint32_t kVeidLimit = 64;
+// RM gives them from the top down. Of a TSG that an earlier vudad served, that many contexts at once are assumed.
+inline constexpr uint64_t kVeidsNotKnown = uint64_t{0xffff} << 48;
 
 enum class Transport { kFrames, kGrpc };
 
@@ -73,6 +75,8 @@ struct Settings {
     uint32_t handles_per_uid = 16384;  // fds held for one user's TSGs
     // CUDA processes that share one TSG at a time. What vudad starts with is less (config.h).
     uint32_t programs_per_tsg = 128;
+    // They may have their launch descriptors at the same addresses. vudad starts with no.
+    bool same_addresses = true;
 
     Milliseconds attach_default{2000};  // AttachRequest.deadline_ms = 0
     Milliseconds attach_max{10000};     // longer requests are cut to this
@@ -242,6 +246,7 @@ class Registry {
     Tsg* find_turn(uint64_t serial);
 
     // registry.cc
+    uint32_t free_va_slot(const std::string& name, uint32_t held) const;
     void on_register(Session& session, uint64_t id, const v1::RegisterRequest& request);
     void on_unregister(Session& session, uint64_t id, const v1::UnregisterRequest& request);
     void on_state_report(Session& session, const v1::StateReport& report);
@@ -267,6 +272,7 @@ class Registry {
     void begin_turn(Tsg& tsg, const Waiter& waiter);
     void export_ahead(Tsg& tsg);
     void hand_over(Tsg& tsg);
+    Status addresses_apart(const Session& session, const Tsg& tsg);
     Status admissible(const Session& session, const Waiter& waiter, const Tsg& tsg);
     void start_next(Tsg& tsg);
     void fail_turn(Tsg& tsg, const Error& error);

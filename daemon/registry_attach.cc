@@ -6,6 +6,7 @@
 #include "daemon/registry.h"
 #include "daemon/registry_state.h"
 #include "daemon/text.h"
+#include "rm/va_layout.h"
 
 namespace vuda::daemon {
 namespace {
@@ -57,6 +58,7 @@ Status Registry::admissible(const Session& session, const Waiter& waiter, const 
                          " at a time may",
                      "end that one first; [limits] programs_per_tsg in vudad.toml says why"};
     }
+    if (Status apart = addresses_apart(session, tsg); !apart) return apart;
     const uint32_t used = tsg.channels_in_use();
     if (used + waiter.channels > kChannelsPerTsg) {
         return Error{Code::kResourceExhausted,
@@ -65,6 +67,30 @@ Status Registry::admissible(const Session& session, const Waiter& waiter, const 
                          " wanted",
                      "reserve fewer channels (VUDA_RESERVE) or end another attached program"};
     }
+    return {};
+}
+
+// The GPU tells the launch descriptors of a TSG apart by their addresses (docs/compatibility.md).
+Status Registry::addresses_apart(const Session& session, const Tsg& tsg) {
+    if (settings_.same_addresses) return {};
+    const auto apart = [](uint64_t one, uint64_t other) {
+        return one != 0 && other != 0 && (one > other ? one - other : other - one) >= rm::kVaStride;
+    };
+    const auto refused = [&](const std::string& who) {
+        return Error{Code::kFailedPrecondition,
+                     "the launch descriptors of this program lie where those of " + who + " lie, which shares '" +
+                         tsg.name + "' already",
+                     "start it with vudactl run --attach, or end the other one"};
+    };
+    for (const auto& [id, attached] : tsg.attached) {
+        const Session* other = find(id);
+        if (id == session.id || other == nullptr || apart(session.va_base, other->va_base)) continue;
+        return refused(pid_and_program(other->peer, other->program));
+    }
+    const Session& owner = *find(tsg.owner);
+    // CUDA in the renderer's process is where it always is.
+    if (owner.id != session.id && owner.state == v1::SHARING_STATE_SHARING && !apart(session.va_base, rm::kUsualVaBase))
+        return refused(pid_and_program(owner.peer, owner.program));
     return {};
 }
 
@@ -90,6 +116,7 @@ void Registry::on_attach(Session& session, uint64_t id, const v1::AttachRequest&
     Waiter waiter{session.id, id, request.channels(), {}, {}};
     waiter.unshares = request.over_limit() == v1::OVER_LIMIT_UNSHARE;
     waiter.fitted = request.fitted();
+    session.va_base = request.va_base();
     if (request.gpu_uuid().size() == waiter.gpu.bytes.size()) {
         std::copy(request.gpu_uuid().begin(), request.gpu_uuid().end(), waiter.gpu.bytes.begin());
     }
@@ -227,6 +254,8 @@ void Registry::hand_over(Tsg& tsg) {
     answer.set_handles(static_cast<uint32_t>(turn.pull.handles->size()));
     answer.set_owner_pid(static_cast<uint32_t>(owner.peer.pid()));
     answer.set_veids_used(tsg.veids_used());
+    answer.set_stale_veids(tsg.stale_veids());
+    answer.set_unknown_veids(tsg.unknown);
     reply(*session, waiter.request, std::move(message));
     VUDA_FAULT_POINT(daemon_attach_answered);
     update_deadline();
@@ -322,7 +351,7 @@ void Registry::on_attach_done(Session& session, uint64_t id, const v1::AttachDon
             Tsg::Attached& attached = tsg->attached[session.id];
             attached.channels += moved;
             attached.since = clock_();
-            if (done.veid() < kVeidLimit) attached.veids.insert(done.veid());
+            tsg->take_veids(attached, done.veids() | (done.veid() < kVeidLimit ? uint64_t{1} << done.veid() : 0));
             session.reason.reset();
         }
         session.channels_moved = session.tsg == tsg_id ? session.channels_moved + moved : moved;

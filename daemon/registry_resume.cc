@@ -27,7 +27,9 @@ void Registry::claim_share(Session& session, const v1::StateReport& report) {
     session.channels_moved = std::min(report.channels_moved(), kChannelsPerTsg);
     session.veid = std::min(report.veid(), kVeidLimit - 1);
     session.control_buffers = report.control_buffers();
-    session.claim = Session::Claim{report.name(), session.channels_moved, clock_() + kClaimLife};
+    session.va_base = report.va_base();
+    const uint64_t veids = report.veids() != 0 ? report.veids() : uint64_t{1} << session.veid;
+    session.claim = Session::Claim{report.name(), session.channels_moved, veids, clock_() + kClaimLife};
     if (tsg != tsgs_.end()) settle_claims(*tsg->second);
 }
 
@@ -47,7 +49,7 @@ void Registry::settle_claims(Tsg& tsg) {
         Tsg::Attached& attached = tsg.attached[id];
         const uint32_t others = used - std::min(used, attached.channels);
         attached.channels = std::min(claim.channels, kChannelsPerTsg - std::min(others, kChannelsPerTsg));
-        attached.veids.insert(session->veid);
+        tsg.take_veids(attached, claim.veids);
         attached.since = clock_();
         session->tsg = tsg.id;
         VUDA_FAULT_POINT(daemon_claim_settled);

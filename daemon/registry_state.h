@@ -1,6 +1,7 @@
 // The registry's records. Included by its sources only.
 #pragma once
 
+#include <bit>
 #include <deque>
 #include <map>
 #include <optional>
@@ -45,7 +46,10 @@ struct Registry::Session {
     uint64_t mirror_done = 0;  // of these, the newest that it answered
     bool mirror_late = false;
 
-    std::string pending;  // name it waits for or has its turn on; empty: none
+    std::string attach_name;  // that it will attach to, as it said at first
+    uint32_t va_slot = 0;     // among those that said the same
+    uint64_t va_base = 0;     // where CUDA's addresses begin (AttachRequest); 0: not known
+    std::string pending;      // name it waits for or has its turn on; empty: none
     // A turn that was taken away after AttachReply: the import may finish all the same, and then its channels count.
     struct Overdue {
         std::string name;
@@ -57,6 +61,7 @@ struct Registry::Session {
     struct Claim {
         std::string name;
         uint32_t channels = 0;
+        uint64_t veids = 0;
         TimePoint until;
     };
     std::optional<Claim> claim;
@@ -182,10 +187,12 @@ struct Registry::Tsg {
     uint32_t owner_channels = 0;
     struct Attached {
         uint32_t channels = 0;
-        std::set<uint32_t> veids;
-        TimePoint since;  // it joined, or changed what it has there
+        uint64_t veids = 0;  // bit N: subcontext N is its
+        TimePoint since;     // it joined, or changed what it has there
     };
     std::map<SessionId, Attached> attached;
+    uint64_t computed = 0;  // bit N: a program computed in subcontext N, which may be gone
+    uint64_t unknown = 0;   // bit N: one may have, before this vudad
 
     std::deque<Waiter> queue;
     std::optional<Turn> turn;
@@ -197,8 +204,20 @@ struct Registry::Tsg {
     }
     uint32_t veids_used() const {
         uint32_t sum = 0;
-        for (const auto& [id, one] : attached) sum += static_cast<uint32_t>(one.veids.size());
+        for (const auto& [id, one] : attached) sum += static_cast<uint32_t>(std::popcount(one.veids));
         return sum;
+    }
+    uint64_t veids_taken() const {
+        uint64_t taken = 0;
+        for (const auto& [id, one] : attached) taken |= one.veids;
+        return taken;
+    }
+    // Those that computed and that nobody has any more.
+    uint64_t stale_veids() const { return computed & ~veids_taken(); }
+    void take_veids(Attached& by, uint64_t veids) {
+        by.veids |= veids;
+        computed |= veids;
+        unknown &= ~veids;
     }
 };
 

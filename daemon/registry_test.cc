@@ -97,12 +97,13 @@ class RegistryTest : public ::testing::Test {
         say(process, message);
     }
 
-    void send_done(Process& process, uint32_t moved = 8, uint32_t veid = 63) {
+    void send_done(Process& process, uint32_t moved = 8, uint32_t veid = 63, uint64_t veids = 0) {
         v1::ClientMessage message;
         v1::AttachDone& done = *message.mutable_attach_done();
         done.set_state(v1::SHARING_STATE_SHARING);
         done.set_channels_moved(moved);
         done.set_veid(veid);
+        done.set_veids(veids);
         done.set_attach_us(1500);
         say(process, message);
     }
@@ -448,6 +449,144 @@ TEST_F(RegistryTest, AsManyProgramsShareATsgAsMay) {
     send_attach(third, "game");
     push(owner);
     take_pull_token(third);
+}
+
+TEST_F(RegistryTest, ProgramsWithLaunchDescriptorsAtTheSameAddressesDoNotShare) {
+    Settings settings;
+    settings.same_addresses = false;
+    registry_.set_settings(settings);
+    Process& owner = renderer(1, "game");
+    const auto ask = [&](Process& process, uint64_t base) {
+        process.sent.clear();
+        v1::ClientMessage message;
+        message.mutable_attach_request()->set_name("game");
+        message.mutable_attach_request()->set_gpu_uuid(kGpu);
+        message.mutable_attach_request()->set_channels(8);
+        message.mutable_attach_request()->set_va_base(base);
+        say(process, message);
+    };
+    const auto shares = [&](Process& process, uint64_t base) {
+        ask(process, base);
+        push(owner);
+        process.take(v1::ServerMessage::kAttachReply);
+        send_done(process);
+        return info(process).state() == v1::SHARING_STATE_SHARING;
+    };
+    constexpr uint64_t kBase = 0x2'0000'0000, kStride = uint64_t{8} << 30;
+    Process& first = open(2);
+    Process& second = open(3);
+    Process& third = open(4);
+    EXPECT_TRUE(shares(first, 0)) << "alone it does not matter where";
+    ask(second, kBase);
+    EXPECT_EQ(second.take_error().code(), 9u) << "where the first one's are is not known";
+    v1::ClientMessage notice;
+    notice.mutable_detach_notice();
+    say(first, notice, 0);
+    EXPECT_TRUE(shares(first, kBase + kStride));
+    for (const uint64_t base : {uint64_t{0}, kBase + 1, kBase + kStride, kBase + 2 * kStride - 1}) {
+        ask(second, base);
+        const v1::Error error = second.take_error();
+        EXPECT_EQ(error.code(), 9u) << base;
+        EXPECT_THAT(error.text(), HasSubstr("pid 2 (prog2)"));
+    }
+    EXPECT_TRUE(shares(second, kBase));
+    EXPECT_TRUE(shares(second, kBase)) << "another context of the same process";
+    EXPECT_TRUE(shares(third, kBase + 2 * kStride));
+}
+
+// Whoever says what it will attach to gets a place of its own among those.
+TEST_F(RegistryTest, PlacesOfThoseThatWillAttach) {
+    pid_t pid = 10;
+    const auto greet = [&](const std::string& name, uint32_t held = 0) {
+        Process& process = processes_.emplace_back();
+        process.peer = peer_of(++pid);
+        v1::Hello hello;
+        hello.set_attach_name(name);
+        hello.set_va_slot(held);
+        Result<SessionId> id = registry_.open_session(process.peer, Transport::kFrames, hello, 1, process);
+        process.id = *id;
+        return std::pair(*id, process.take(v1::ServerMessage::kHelloReply).hello_reply().va_slot());
+    };
+    const SessionId first = greet("game").first;
+    EXPECT_EQ(greet("game").second, 1u);
+    EXPECT_EQ(greet("other").second, 0u);
+    EXPECT_EQ(greet("").second, 0u);
+    EXPECT_EQ(greet("game").second, 2u);
+    registry_.close_session(first, {Code::kUnavailable, "closed", ""});
+    EXPECT_EQ(greet("game").second, 0u);
+    EXPECT_EQ(greet("game", 8).second, 7u) << "it is there already";
+    EXPECT_EQ(greet("game", 3).second, 3u) << "that one is taken";
+    EXPECT_EQ(greet("no name!").second, 0u);
+}
+
+// Of subcontexts in which programs computed none may be nobody's when the next one begins to.
+TEST_F(RegistryTest, WhoAttachesIsToldWhichSubcontextsToTake) {
+    Process& owner = renderer(1, "game");
+    const auto attach = [&](Process& process, uint32_t veid) {
+        process.sent.clear();
+        send_attach(process, "game");
+        push(owner);
+        const uint64_t stale = process.take(v1::ServerMessage::kAttachReply).attach_reply().stale_veids();
+        send_done(process, 8, veid, stale);
+        return stale;
+    };
+    const auto leave = [&](Process& process) {
+        v1::ClientMessage notice;
+        notice.mutable_detach_notice();
+        say(process, notice, 0);
+    };
+    constexpr uint64_t k61 = uint64_t{1} << 61, k62 = uint64_t{1} << 62, k63 = uint64_t{1} << 63;
+    Process& first = open(2);
+    Process& second = open(3);
+    Process& third = open(4);
+    EXPECT_EQ(attach(first, 63), 0u);
+    EXPECT_EQ(attach(second, 62), 0u);
+    leave(second);
+    leave(first);
+    EXPECT_EQ(attach(third, 63), k63 | k62);
+    EXPECT_EQ(attach(second, 61), 0u) << "62 is the third's, which took it";
+    leave(third);
+    EXPECT_EQ(attach(first, 63), k63 | k62);
+    registry_.close_session(first.id, {Code::kUnavailable, "closed", ""});
+    leave(second);
+    EXPECT_EQ(attach(third, 63), k63 | k62 | k61);
+}
+
+// A vudad that was restarted does not know who computed before, and believes those who still do.
+TEST_F(RegistryTest, SubcontextsOfATsgThatAnEarlierVudadServed) {
+    Process& owner = open(1);
+    v1::ClientMessage again;
+    again.mutable_register_request()->set_name("game");
+    again.mutable_register_request()->set_gpu_uuid(kGpu);
+    again.mutable_register_request()->set_again(true);
+    say(owner, again, 1);
+    owner.take(v1::ServerMessage::kRegisterReply);
+    Process& sharer = open(2);
+    v1::ClientMessage report;
+    report.mutable_state_report()->set_state(v1::SHARING_STATE_SHARING);
+    report.mutable_state_report()->set_name("game");
+    report.mutable_state_report()->set_channels_moved(16);
+    report.mutable_state_report()->set_veid(62);
+    report.mutable_state_report()->set_veids(uint64_t{3} << 62);
+    say(sharer, report, 0);
+    Process& attacher = open(3);
+    send_attach(attacher, "game");
+    push(owner);
+    const v1::AttachReply reply = attacher.take(v1::ServerMessage::kAttachReply).attach_reply();
+    EXPECT_EQ(reply.stale_veids(), 0u);
+    EXPECT_EQ(reply.unknown_veids(), uint64_t{0x3fff} << 48);
+    // Of these it could not have 61: somebody of whom vudad knows nothing is there.
+    constexpr uint64_t kOne = 1;
+    send_done(attacher, 8, 47, uint64_t{0x1fff} << 48 | kOne << 47);
+    v1::ClientMessage notice;
+    notice.mutable_detach_notice();
+    say(attacher, notice, 0);
+    Process& next = open(4);
+    send_attach(next, "game");
+    push(owner);
+    const v1::AttachReply then = next.take(v1::ServerMessage::kAttachReply).attach_reply();
+    EXPECT_EQ(then.stale_veids(), uint64_t{0x1fff} << 48 | kOne << 47);
+    EXPECT_EQ(then.unknown_veids(), kOne << 61);
 }
 
 TEST_F(RegistryTest, TokensAreForOneUseOneProcessOnePurposeAndATime) {

@@ -33,6 +33,7 @@ class ServerTest : public ::testing::Test {
         options.config.settings.attach_max = 30s;
         options.config.settings.names_per_uid = 64;
         options.config.settings.programs_per_tsg = 64;
+        options.config.settings.same_addresses = true;
         options.peer_reader = test_peer_reader;
         if (change) change(options);
         std::promise<Status> started;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "probe/limit_command.h"
 #include "probe/private_tsg.h"
 #include "shim/partition/levels.h"
 #include "shim/partition/rm_topology.h"
@@ -157,10 +158,55 @@ int main(int argc, char** argv) {
         "Needs no privilege and changes nothing that outlives it. Exit status: 0 as reported, 69 no GPU or driver, 70 "
         "the GPU refused\n"
         "something, 78 a driver whose layouts are not known.");
+    probe::LimitOptions limit;
+    const auto add_pair_options = [&](CLI::App& to) {
+        to.add_option("--gpu", limit.gpu, "N of /dev/nvidiaN")->check(CLI::Range(0, 31));
+        to.add_flag("--json", limit.json, "One line of JSON instead of text");
+        to.add_option("--seconds", limit.seconds, "Seconds of launches of each size")
+            ->check(CLI::Range(0.1, 30.0))
+            ->capture_default_str();
+        to.add_option("--step", limit.step, "Bytes between two sizes")
+            ->check(CLI::Range(128, 65536))
+            ->capture_default_str();
+        to.add_option("--pair", limit.pair)->group("");
+        to.add_option("--device", limit.device)->group("");
+    };
+    CLI::App* limits =
+        app.add_subcommand("limit", "Shared memory a block may take beside graphics: is it what VUDA's table says?");
+    add_pair_options(*limits);
+    limits->add_flag("--all", limit.all,
+                     "Also sizes above the limit, which end a timeslice group of vuda-probe's own and leave an Xid in "
+                     "the kernel's log");
+    CLI::Option* from = limits->add_option("--from", limit.from, "Search from this size on, bytes a block");
+    CLI::Option* to = limits->add_option("--to", limit.to, "Up to this one");
+    from->check(CLI::Range(2048, 1 << 20))->needs(to);
+    to->check(CLI::Range(2048, 1 << 20))->needs(from);
+    limits->add_option("--deaths", limit.deaths, "With --all: groups that may be ended at the most")
+        ->check(CLI::Range(1, 16))
+        ->capture_default_str();
+    const char* const pair_footer =
+        "Tries kernels beside a small renderer, in processes of its own that share with nobody. Sizes are bytes of "
+        "shared memory a block\nas the launch descriptor counts them. Needs no privilege and changes nothing that "
+        "outlives it. Exit status: 0 as reported, 69 no GPU,\ndriver or renderer, 70 the table is wrong or the GPU "
+        "took it badly, 75 the tries do not tell, 78 a driver whose layouts are not known.";
+    limits->footer(pair_footer);
+    CLI::App* l1 = app.add_subcommand("l1", "Does the 3D class's SET_L1_CONFIGURATION move that limit?");
+    add_pair_options(*l1);
+    l1->add_flag("--all", limit.all, "Also a size above the limit, as with limit");
+    l1->add_option("--values", limit.values,
+                   "Values to send; others than 1 and 3 may be a class error (Xid), which ends the pair")
+        ->delimiter(',')
+        ->check(CLI::Range(1, 6))
+        ->capture_default_str();
+    l1->footer(pair_footer);
     try {
         app.parse(argc, argv);
+        if (limits->parsed() && limit.to != 0 && limit.to <= limit.from)
+            throw CLI::ValidationError("--to", "not above --from");
     } catch (const CLI::ParseError& error) {
         return app.exit(error) == 0 ? EX_OK : EX_USAGE;
     }
+    if (limits->parsed()) return probe::limit_command(limit);
+    if (l1->parsed()) return probe::l1_command(limit);
     return scg(gpu, json, send);
 }

@@ -19,6 +19,9 @@ constexpr Case kCases[] = {
     {"graph-child", Risk::kPlain, false, graph_child},
     {"graph-memory", Risk::kPlain, false, graph_memory},
     {"shared-memory", Risk::kUnusual, true, shared_memory},
+    {"native-module", Risk::kUnusual, false, native_module},
+    {"native-graph", Risk::kUnusual, false, native_graph},
+    {"native-graph-update", Risk::kUnusual, false, native_graph_update},
     {"printf", Risk::kUnusual, false, device_printf},
     {"assert", Risk::kUnusual, false, assert_holds},
     {"device-malloc", Risk::kUnusual, false, device_malloc},
@@ -35,9 +38,12 @@ constexpr Case kCases[] = {
     {"cooperative-full", Risk::kStalls, true, cooperative_full},
     {"managed-prefetched", Risk::kStalls, false, managed_prefetched},
     {"managed-faulting", Risk::kStalls, false, managed_faulting},
+    {"managed-variable", Risk::kStalls, false, managed_variable},
+    {"dynamic-parallelism-large", Risk::kStalls, false, dynamic_parallelism_large},
     {"pageable", Risk::kStalls, false, pageable_memory},
     {"assert-fails", Risk::kHarmful, false, assert_fails},
     {"bad-address", Risk::kHarmful, false, bad_address},
+    {"native-fault", Risk::kHarmful, false, native_fault},
 };
 
 }  // namespace

@@ -3,9 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <set>
 
+#include "bench/common/clock.h"
 #include "bench/features/cases.h"
 
 namespace vuda::bench::features {
@@ -186,8 +188,14 @@ Status assert_fails(Rig& rig) {
 Status bad_address(Rig& rig) {
     const Result<CuFunction> function = rig.kernel("feature_fault");
     VUDA_BENCH_TRY(function);
+    // CLOCK_MONOTONIC, as the events of vudad.
+    const auto now_us = [] {
+        return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now().time_since_epoch()).count();
+    };
+    rig.figures["launched_us"] = now_us();
     VUDA_BENCH_TRY(launch(rig.cuda, *function, 1, 32, 0, nullptr, 0x7000'0000'0000ull));
     const CuResult result = rig.cuda.context_wait();
+    rig.figures["failed_us"] = now_us();
     rig.figures["result"] = result;
     return expect(result != kSuccess, "nothing happened");
 }

@@ -153,8 +153,10 @@ Status dependent_launch(Rig& rig) {
     return expect_equal(*found, std::vector<uint32_t>(kCount, stepped(5, kRounds)), "dependent launches");
 }
 
-// Their launch descriptors are made on the GPU: whoever looks at launches does not see them.
-Status dynamic_parallelism(Rig& rig) {
+namespace {
+
+// kernels of nested.cu. UNIMPLEMENTED: this build has none.
+Result<Kernels> nested_kernels(Rig& rig) {
     if (rig.options.nested_image.empty())
         return Error{Code::kUnimplemented, "this build had no nvcc to make the kernels with", ""};
     std::ifstream file(rig.options.nested_image, std::ios::binary);
@@ -162,8 +164,16 @@ Status dynamic_parallelism(Rig& rig) {
     if (image.empty()) return Error{Code::kUnimplemented, "there is no " + rig.options.nested_image, ""};
     const Result<int> major = rig.attribute(kComputeMajor);
     VUDA_BENCH_TRY(major);
-    const Result<Kernels> kernels = Kernels::load(rig.cuda, image.data());
+    Result<Kernels> kernels = Kernels::load(rig.cuda, image.data());
     if (!kernels.ok() && *major != 9) return Error{Code::kUnimplemented, "the kernels are for another GPU", ""};
+    return kernels;
+}
+
+}  // namespace
+
+// Their launch descriptors are made on the GPU: whoever looks at launches does not see them.
+Status dynamic_parallelism(Rig& rig) {
+    const Result<Kernels> kernels = nested_kernels(rig);
     VUDA_BENCH_TRY(kernels);
     const Result<CuFunction> function = kernels->get("feature_parent");
     VUDA_BENCH_TRY(function);
@@ -176,6 +186,35 @@ Status dynamic_parallelism(Rig& rig) {
     const auto found = waited_for(rig, *data);
     VUDA_BENCH_TRY(found);
     return expect_equal(*found, std::vector<uint32_t>(kBlocks * kPart, stepped(5, 2)), "kernels that kernels launched");
+}
+
+// The child takes more shared memory than may run beside graphics. To refuse the parent is right there.
+Status dynamic_parallelism_large(Rig& rig) {
+    const Result<Kernels> kernels = nested_kernels(rig);
+    VUDA_BENCH_TRY(kernels);
+    const Result<CuFunction> parent = kernels->get("feature_large_parent");
+    VUDA_BENCH_TRY(parent);
+    const Result<CuFunction> child = kernels->get("feature_large_child");
+    VUDA_BENCH_TRY(child);
+    constexpr uint32_t kWords = 16'384;  // 64 KiB
+    VUDA_BENCH_TRY(rig.cuda.check(rig.cuda.set_function(*child, kDynamicSharedBytes, static_cast<int>(4 * kWords)),
+                                  "allow a kernel 64 KiB"));
+    const Result<Words> data = Words::make(rig.cuda, 4, 5);
+    VUDA_BENCH_TRY(data);
+    constexpr CuResult kTooManyResources = 701;
+    CuPointer pointer = data->pointer();
+    uint32_t words = kWords;
+    void* arguments[] = {&pointer, &words};
+    const CuResult launched = rig.cuda.launch(*parent, 1, 1, 1, 32, 1, 1, 0, nullptr, arguments, nullptr);
+    rig.figures["refused"] = launched == kTooManyResources;
+    // The checksum is the same whether it ran or not; what it wrote is compared here.
+    rig.sum({&words, 1});
+    if (launched == kTooManyResources) return {};
+    VUDA_BENCH_TRY(rig.cuda.check(launched, "launch a kernel"));
+    VUDA_BENCH_TRY(waited(rig));
+    const Result<std::vector<uint32_t>> found = data->read();
+    VUDA_BENCH_TRY(found);
+    return expect_equal(*found, {words, words, words, words}, "large kernels that a kernel launched");
 }
 
 }  // namespace vuda::bench::features

@@ -141,6 +141,8 @@ class Driver {
     VUDA_CU(graph_add_child, "cuGraphAddChildGraphNode", CuGraphNode*, CuGraph, const CuGraphNode*, size_t, CuGraph);
     VUDA_CU(graph_instantiate, "cuGraphInstantiateWithFlags", CuGraphExec*, CuGraph, unsigned long long);
     VUDA_CU(graph_exec_destroy, "cuGraphExecDestroy", CuGraphExec);
+    // The last: CUgraphExecUpdateResultInfo, three words.
+    VUDA_CU(graph_exec_update, "cuGraphExecUpdate_v2", CuGraphExec, CuGraph, uint64_t*);
     VUDA_CU(graph_launch, "cuGraphLaunch", CuGraphExec, CuStream);
 #undef VUDA_CU
 };

@@ -152,7 +152,7 @@ FAKE cuModuleGetGlobal_v2(CuPointer* pointer, size_t* bytes, CuModule, const cha
     *pointer = static_cast<CuPointer>(reinterpret_cast<uintptr_t>(fake_constants(bytes)));
     return in_context();
 }
-FAKE cuFuncSetAttribute(CuFunction, int, int value) { return value <= 49152 ? in_context() : 1; }
+FAKE cuFuncSetAttribute(CuFunction, int, int value) { return value <= 232'448 ? in_context() : 1; }
 FAKE cuFuncGetAttribute(int* value, int, CuFunction) { return *value = 8192, in_context(); }
 FAKE cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CuFunction, int, size_t) {
     return *blocks = 2, in_context();

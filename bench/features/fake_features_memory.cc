@@ -151,6 +151,11 @@ FAKE cuGraphInstantiateWithFlags(CuGraphExec* exec, CuGraph graph, unsigned long
     *exec = reinterpret_cast<CuGraphExec>(made(new GraphTag(*graph)));
     return in_context();
 }
+FAKE cuGraphExecUpdate_v2(CuGraphExec exec, CuGraph graph, uint64_t*) {
+    LOCKED;
+    reinterpret_cast<GraphTag*>(exec)->nodes = graph->nodes;
+    return in_context();
+}
 FAKE cuGraphExecDestroy(CuGraphExec exec) {
     LOCKED;
     return gone(reinterpret_cast<GraphTag*>(exec));

@@ -34,7 +34,8 @@ class Features : public ::testing::Test {
 
 // The fake has none of these, and a real GPU may lack them: they say so and nothing fails.
 bool is_missing(std::string_view name) {
-    return name == "cluster" || name == "dependent-launch" || name == "dynamic-parallelism" || name == "ipc" ||
+    return name == "cluster" || name == "dependent-launch" || name == "dynamic-parallelism" ||
+           name == "dynamic-parallelism-large" || name == "managed-variable" || name == "ipc" ||
            name == "virtual-memory";
 }
 
@@ -80,6 +81,11 @@ TEST_F(Features, WrongResultsAreFoundInEveryCase) {
         {"graph-child", "feature_step"},
         {"graph-memory", "feature_step"},
         {"shared-memory", "feature_shared"},
+        {"native-module", "feature_constant"},
+        {"native-module", "feature_step"},
+        {"native-graph", "feature_step"},
+        {"native-graph", "feature_constant"},
+        {"native-graph-update", "feature_step"},
         {"assert", "feature_assert"},
         {"device-malloc", "feature_malloc"},
         {"cooperative", "feature_grid_sync"},

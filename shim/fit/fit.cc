@@ -4,8 +4,8 @@
 //
 // A library of its own, preloaded by `vudactl run --fit-kernels` only, because it has to interpose dlsym: that is how
 // the CUDA runtime, linked statically into most libraries, finds the driver's functions. It asks for
-// cuGetProcAddress(_v2) there and for everything else through that. A program that links to libcuda.so.1 itself is not
-// met.
+// cuGetProcAddress(_v2) there and for everything else through that. What is linked to libcuda.so.1 (Triton's helper)
+// calls the function itself, which is interposed too.
 //
 // Needs libc only, allocates nothing, keeps no lock.
 #include <dlfcn.h>
@@ -15,6 +15,8 @@
 #include <cstring>
 
 #include "shim/limits/scg_limit.h"
+
+extern "C" __attribute__((visibility("default"))) int cuDeviceGetAttribute(int* value, int attribute, int device);
 
 namespace {
 
@@ -43,6 +45,11 @@ CuResult attribute(int* value, int which, int device) {
     return result;
 }
 
+constexpr CuResult kNotInitialized = 3;  // CUDA_ERROR_NOT_INITIALIZED
+
+// The driver's own, for those that are linked to it; false: it is not loaded.
+bool find_linked();
+
 CuResult address(const char* name, void** function, int version, uint64_t flags);
 CuResult address_v2(const char* name, void** function, int version, uint64_t flags, void* found);
 
@@ -55,6 +62,8 @@ void* replaced(const char* name, void* function) {
         return mine;
     };
     if (function == nullptr || name == nullptr || name[0] != 'c' || name[1] != 'u') return function;
+    // Ours, found in the global scope: without a driver there is nothing.
+    if (function == reinterpret_cast<void*>(&cuDeviceGetAttribute)) return find_linked() ? function : nullptr;
     if (std::strcmp(name, "cuDeviceGetAttribute") == 0) return keep(g_attribute, attribute);
     if (std::strcmp(name, "cuGetProcAddress") == 0) return keep(g_address, address);
     if (std::strcmp(name, "cuGetProcAddress_v2") == 0) return keep(g_address_v2, address_v2);
@@ -99,6 +108,24 @@ __attribute__((visibility("hidden"))) void* vuda_fit_dlsym(void* handle, const c
     if (next == nullptr) next = vuda_fit_resolve();
     return replaced(name, next(handle, name));
 }
+}
+
+namespace {
+
+bool find_linked() {
+    if (g_attribute.load(std::memory_order_acquire) != nullptr) return true;
+    // Where it lies may be no place that RTLD_NEXT looks at: a module that Python loaded brings it along for itself.
+    void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (driver == nullptr) return false;
+    vuda_fit_dlsym(driver, "cuDeviceGetAttribute");
+    ::dlclose(driver);
+    return g_attribute.load(std::memory_order_acquire) != nullptr;
+}
+
+}  // namespace
+
+extern "C" int cuDeviceGetAttribute(int* value, int attribute, int device) {
+    return find_linked() ? ::attribute(value, attribute, device) : kNotInitialized;
 }
 
 // What RTLD_NEXT means depends on who calls: such a call goes on as a jump, so that the C library sees its caller.

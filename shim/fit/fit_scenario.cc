@@ -1,5 +1,5 @@
-// Asks for the driver's functions in each way that CUDA programs do: fit_scenario LIBRARY BYTES. Exits with the number
-// of the first thing that is not as it should be.
+// Asks for the driver's functions in each way that CUDA programs do: fit_scenario LIBRARY BYTES [linked]. Exits with
+// the number of the first thing that is not as it should be.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -43,11 +43,16 @@ void check(Attribute attribute, const char* way) {
 extern "C" __attribute__((visibility("default"))) int puts(const char*) { return -77; }
 
 int main(int argc, char** argv) {
-    if (argc != 3) return 64;
+    if (argc != 3 && argc != 4) return 64;
     g_bytes = std::atoi(argv[2]);
+    expect(::dlsym(RTLD_DEFAULT, "cuDeviceGetAttribute") == nullptr, "no driver is loaded yet");
     void* library = ::dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
     expect(library != nullptr, "the library loads");
 
+    if (argc == 4) {
+        check(find<Attribute>(library, "ask"), "what is linked to the driver");
+        return 0;
+    }
     check(find<Attribute>(library, "cuDeviceGetAttribute"), "dlsym");
     Attribute attribute = nullptr;
     const auto address = find<Address>(library, "cuGetProcAddress");

@@ -11,11 +11,13 @@ namespace vuda::limits {
 
 struct ScgLimit {
     uint32_t bytes;
-    bool measured;  // else: what NVIDIA documents for CUDA in Graphics, or less
+    bool measured;        // else: what NVIDIA documents for CUDA in Graphics, or less
+    uint32_t beside = 0;  // up to here a block does not wait for the end of a frame; 0: not known
 };
 
 // Of a GPU of this compute capability. Never 0: what is not known gets the lowest limit of all.
-//   9.0        measured on an H200 (docs/compatibility.md): 49,152 runs, 50,176 ends both programs
+//   9.0        measured on an H200 (docs/compatibility.md): 48,128 runs beside graphics, 49,152 once a frame is done,
+//              50,176 ends both programs. `vuda-probe limit` tries it
 //   7.5, 8.x   CUDA programming guide, "CUDA in Graphics": 48 KiB a block
 //   10.0 on    the same: 84 KiB
 ScgLimit scg_limit(int major, int minor);

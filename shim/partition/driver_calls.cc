@@ -42,6 +42,29 @@ constexpr int kPreludes[] = {
     740,  // cuLibraryEnumerateKernels
     742,  // cuFuncLoad
 };
+constexpr int kKeeps[] = {
+    18,   // cuModuleLoad
+    19,   // cuModuleLoadData
+    20,   // cuModuleLoadDataEx
+    21,   // cuModuleLoadFatBinary
+    22,   // cuModuleUnload
+    516,  // cuGraphExecDestroy
+    562,  // cuGraphExecMemcpyNodeSetParams
+    563,  // cuGraphExecMemsetNodeSetParams
+    564,  // cuGraphExecHostNodeSetParams
+    586,  // cuGraphExecChildGraphNodeSetParams
+    595,  // cuGraphExecEventRecordNodeSetEvent
+    596,  // cuGraphExecEventWaitNodeSetEvent
+    624,  // cuGraphExecExternalSemaphoresSignalNodeSetParams
+    625,  // cuGraphExecExternalSemaphoresWaitNodeSetParams
+    650,  // cuGraphNodeSetEnabled
+    672,  // cuGraphExecBatchMemOpNodeSetParams
+    678,  // cuLibraryLoadData
+    679,  // cuLibraryLoadFromFile
+    680,  // cuLibraryUnload
+    682,  // cuLibraryGetModule
+    685,  // cuLibraryGetManaged
+};
 constexpr int kManageds[] = {
     371,  // cuMemAllocManaged
 };
@@ -104,7 +127,6 @@ constexpr int kQuiets[] = {
     675,  // cuOccupancyMaxPotentialClusterSize
     676,  // cuOccupancyMaxActiveClusters
     677,  // cuGetProcAddress_v2
-    682,  // cuLibraryGetModule
     686,  // cuKernelGetAttribute
     693,  // cuStreamGetId
     694,  // cuStreamGetId_ptsz
@@ -135,6 +157,7 @@ constexpr std::array<CallKind, kDriverCalls> all_kinds() {
     for (const int number : kLaunches) kinds[static_cast<size_t>(number)] = CallKind::kLaunch;
     for (const int number : kObjects) kinds[static_cast<size_t>(number)] = CallKind::kObject;
     for (const int number : kPreludes) kinds[static_cast<size_t>(number)] = CallKind::kPrelude;
+    for (const int number : kKeeps) kinds[static_cast<size_t>(number)] = CallKind::kKeep;
     for (const int number : kManageds) kinds[static_cast<size_t>(number)] = CallKind::kManaged;
     for (const int number : kQuiets) kinds[static_cast<size_t>(number)] = CallKind::kQuiet;
     return kinds;

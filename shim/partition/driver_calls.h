@@ -14,6 +14,7 @@ enum class CallKind : uint8_t {
     kObject,   // makes a number in a table that each context has its own of
     kManaged,  // allocates managed memory, which kernels may fetch by page faults
     kPrelude,  // comes before the first launch of a kernel, or of a kernel with more shared memory than before
+    kKeep,     // loads or unloads code, changes or ends a graph: what kernels and graphs of another context go by
     kQuiet,    // puts no work into any stream that a kernel would have to come after, and makes or ends none
 };
 
@@ -21,6 +22,29 @@ enum class CallKind : uint8_t {
 constexpr bool leaves_streams_alone(CallKind kind) {
     return kind == CallKind::kQuiet || kind == CallKind::kWait || kind == CallKind::kPrelude;
 }
+
+// It ends a context, and with it what has failed there.
+constexpr bool ends_context(int function) {
+    switch (function) {
+        case 11:   // cuCtxDestroy
+        case 13:   // cuCtxDetach
+        case 322:  // cuCtxDestroy_v2
+        case 387:  // cuDevicePrimaryCtxRelease
+        case 389:  // cuDevicePrimaryCtxReset
+        case 544:  // cuDevicePrimaryCtxRelease_v2
+        case 545:  // cuDevicePrimaryCtxReset_v2
+        case 744:  // cuGreenCtxDestroy
+            return true;
+        default: return false;
+    }
+}
+
+// Ask whether something is done: told of only where the answer is to be an error.
+inline constexpr int kQueries[] = {
+    120,  // cuEventQuery
+    125,  // cuStreamQuery
+    439,  // cuStreamQuery_ptsz
+};
 
 inline constexpr size_t kDriverCalls = 1024;
 extern const std::array<CallKind, kDriverCalls> kCallKinds;

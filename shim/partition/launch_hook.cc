@@ -1,6 +1,7 @@
 #include "shim/partition/launch_hook.h"
 #include "base/monotonic.h"
 #include "shim/partition/driver_calls.h"
+#include "shim/partition/launch_hook_parts.h"
 #include "shim/partition/safe_read.h"
 
 #include <pthread.h>
@@ -12,6 +13,9 @@
 #include <utility>
 
 namespace vuda::partition {
+
+using namespace hook;
+
 namespace {
 
 constexpr int kDomain = 0xb;
@@ -20,18 +24,11 @@ constexpr int kBeforeUpload = 1;
 constexpr uintptr_t kQmdAlign = 4;
 constexpr int kAgain = 3;  // before a graph launches a descriptor that was uploaded earlier
 constexpr int kCallDomain = 6;
-constexpr char kUsesObjects[] =
-    "the program uses texture or surface objects, which a kernel would not find in another context";
-
 // What a result holds until the driver knows better (CUDA_ERROR_UNKNOWN).
 constexpr uint32_t kNoResultYet = 999;
 
 // Kernels that come again and again are what they were.
 constexpr uint64_t kLaunchesUntilQuiet = 4096;
-
-// What makes callbacks look (LaunchGuard::attention): contexts may come that nobody has looked at, a probe is under
-// way, a kernel may follow one on the native side.
-enum : uint32_t { kUndecided = 1, kProbing = 2, kChained = 4 };
 
 constexpr size_t kSubscribe = 3;
 constexpr size_t kEnable = 6;
@@ -41,7 +38,7 @@ constexpr CuUuid kCallbacks{
 
 // Measured: 13.0 (driver 580.159.04). A version that is not here is refused, docs/partitioning.md says how to add one.
 constexpr CallbackLayout kCallbackLayouts[] = {
-    {13000, 13000, 0x58, 0xa8, 1, 4, 0x68, 8, 5, 7, 10},
+    {13000, 13000, 0x58, 0xa8, 1, 4, 0x68, 8, 5, 7, 11, 10},
 };
 
 using Callback = void (*)(void*, int, int, const void*);
@@ -51,20 +48,7 @@ constinit std::atomic<LaunchHook*> g_kept{nullptr};
 
 // When this thread began to wait for the GPU; 0: it does not.
 constinit thread_local uint64_t t_waits_since_ns = 0;
-// The newest kernel that was withheld from this thread.
-struct Withheld {
-    CuContext context = nullptr;
-    ModuleBanks banks;
-};
-constinit thread_local Withheld t_withheld;
-
 uint64_t own_thread() { return static_cast<uint64_t>(::pthread_self()); }
-
-uint64_t slot(const void* parameters, size_t index) {
-    uint64_t value;
-    std::memcpy(&value, static_cast<const uint8_t*>(parameters) + index * 8, sizeof value);
-    return value;
-}
 
 }  // namespace
 
@@ -118,6 +102,7 @@ Result<std::unique_ptr<LaunchHook>> LaunchHook::install(const CudaDriver& cuda, 
 }
 
 LaunchHook::~LaunchHook() {
+    if (listened_ != nullptr) listened_->listen(nullptr);
     // Reached where the subscription failed, and in tests, which have no CUDA that would call.
     if (enable_ == nullptr || handle_ == 0) return;
     enable_(0, handle_, kDomain, kBeforeUpload);
@@ -128,9 +113,7 @@ LaunchHook::~LaunchHook() {
 void LaunchHook::enable_calls(uint32_t on) {
     for (size_t number = 0; number < kDriverCalls; ++number) {
         const CallKind kind = kCallKinds[number];
-        if (kind == CallKind::kWait || kind == CallKind::kObject || kind == CallKind::kPrelude ||
-            kind == CallKind::kManaged ||
-            (kind == CallKind::kLaunch && (on == 0 || told_.load(std::memory_order_acquire))))
+        if (is_always_told(kind) || (kind == CallKind::kLaunch && (on == 0 || told_.load(std::memory_order_acquire))))
             enable_(on, handle_, kCallDomain, static_cast<int>(number));
     }
     enable_(on, handle_, kDomain, kAgain);
@@ -196,7 +179,7 @@ void LaunchHook::on_call(int function, const void* parameters) {
     const CallKind kind = call_kind(function);
     const uint32_t attention = guard_.attention();
     if (kind == CallKind::kPrelude) tell_launches();
-    if (attention == 0 && kind != CallKind::kWait && kind != CallKind::kObject && kind != CallKind::kManaged) [[likely]]
+    if (attention == 0 && !is_always_told(kind)) [[likely]]
         return;
     if (static_cast<uint32_t>(slot(parameters, 0)) != callback_.call_bytes) return;
     const uint64_t call = slot(parameters, callback_.call_slot);
@@ -211,14 +194,19 @@ void LaunchHook::on_call(int function, const void* parameters) {
                 on_own_call(*static_cast<NativeErrand*>(thread.errand), function, parameters);
             return;
         }
+        const bool failed = !enter && (attention & kFaulted) != 0 && has_failed(kind, function, context);
         if (enter) {
             on_entered(thread, kind, function, parameters, context, probing);
         } else if (kind == CallKind::kLaunch || kind == CallKind::kWait) {
             const auto verdict = guard_.left(thread, kind == CallKind::kLaunch);
-            if (verdict.result != 0) on_withheld(function, parameters, verdict, probing);
+            if (verdict.result != 0 && !failed) on_withheld(function, parameters, verdict, probing);
             thread.follows = false;
+            if ((attention & kCare) != 0) cared_kernel() = {};
         }
+        if (failed) return answer_fault(parameters);
     }
+    if (!probing && (kind == CallKind::kPrelude || kind == CallKind::kKeep))
+        return on_rare_call(function, parameters, context, enter);
     if (kind == CallKind::kWait) return on_wait(context, enter, probing);
     if (kind == CallKind::kManaged && !enter && !probing) return on_managed(parameters, context);
     if (kind == CallKind::kObject && enter) {
@@ -238,22 +226,23 @@ void LaunchHook::on_entered(limits::LaunchGuard::Thread& thread, CallKind kind, 
                             context);
         if (!thread.follows) guard_.ignore(kChained);
     }
-    if (kind == CallKind::kManaged && !probing && held(context)) hold(context);
+    const bool decides =
+        kind == CallKind::kManaged || (kind == CallKind::kPrelude && NativeGraphs::is_of_graphs(function));
+    if (decides && !probing && held(context)) hold(context);
     if (!launches && kind != CallKind::kWait) return;
     if (const auto before = guard_.entered(thread); before.kernels != 0) count_refused(before.bytes, before.kernels);
     if (!launches) return;
     if (probing) {
         probe_result_ = reinterpret_cast<const uint32_t*>(slot(parameters, callback_.call_result_slot));
+        probe_call_ =
+            read_launch_call(function, reinterpret_cast<const void*>(slot(parameters, callback_.call_parameters_slot)));
     } else if (held(context)) {
         hold(context);
     }
-}
-
-// CUDA tells of a launch that the native side makes itself.
-void LaunchHook::on_own_call(NativeErrand& errand, int function, const void* parameters) const {
-    if (errand.kind == NativeErrand::Kind::kWithhold)
-        errand.call =
-            read_launch_call(function, reinterpret_cast<const void*>(slot(parameters, callback_.call_parameters_slot)));
+    if (!probing && (guard_.attention() & kTwins) != 0) on_graph_begins(function, parameters, context);
+    if (!probing && (guard_.attention() & kCare) != 0)
+        consider_care(function, reinterpret_cast<const void*>(slot(parameters, callback_.call_parameters_slot)),
+                      context);
 }
 
 // A call is about to return, and of what it launched something did not run.
@@ -261,35 +250,15 @@ void LaunchHook::on_withheld(int function, const void* parameters, const limits:
                              bool probing) {
     if (!probing && verdict.kernels != 0) {
         if (runs_natively(function, parameters, verdict)) return;
-        count_refused(verdict.bytes, verdict.kernels);
+        const Cared& cared = cared_kernel();
+        if (cared.care == ModuleWatch::Care::kFaults) {
+            managed_refused_.fetch_add(1, std::memory_order_relaxed);
+            wake();
+            return answer(parameters, limits::kNotSupported, false);
+        }
+        count_refused(cared.care == ModuleWatch::Care::kChildren ? cared.bytes : verdict.bytes, verdict.kernels);
     }
     answer(parameters, verdict.result, probing);
-}
-
-bool LaunchHook::runs_natively(int function, const void* parameters, const limits::LaunchGuard::Verdict& verdict) {
-    NativeSide* native = native_.load(std::memory_order_acquire);
-    const auto* result = reinterpret_cast<const uint32_t*>(slot(parameters, callback_.call_result_slot));
-    if (native == nullptr || result == nullptr || *result != 0) return false;
-    std::optional<LaunchCall> call;
-    if (verdict.kernels == 1)
-        call =
-            read_launch_call(function, reinterpret_cast<const void*>(slot(parameters, callback_.call_parameters_slot)));
-    const bool follows = limits::LaunchGuard::thread().follows;
-    guard_.attend_one();
-    const Status ran = call ? native->run(*call, t_withheld.context, t_withheld.banks, follows)
-                            : Status{Error{Code::kUnimplemented, "it was not launched on its own", ""}};
-    guard_.ignore_one();
-    if (ran && native->chains()) guard_.attend(kChained);
-    if (!ran) {
-        {
-            const std::lock_guard lock(not_native_mutex_);
-            not_native_ = ran.error();
-        }
-        return call && verdict.bytes <= guard_.limit() && native->run_at_home(*call, t_withheld.context);
-    }
-    page::SampleWriter(*page_).count_native();
-    if (native_launches_.fetch_add(1, std::memory_order_relaxed) == 0) wake();
-    return true;
 }
 
 void LaunchHook::on_managed(const void* parameters, CuContext context) {
@@ -312,16 +281,6 @@ void LaunchHook::count_refused(uint32_t bytes, uint32_t kernels) {
     guard_.counted(bytes, kernels);
     page::SampleWriter(*page_).count_refused(kernels);
     wake();
-}
-
-void LaunchHook::run_natively(NativeSide* side) {
-    if (side != nullptr && uses_objects_.load(std::memory_order_acquire)) side->close(kUsesObjects);
-    native_.store(side, std::memory_order_release);
-}
-
-std::optional<Error> LaunchHook::not_native() const {
-    const std::lock_guard lock(not_native_mutex_);
-    return not_native_;
 }
 
 // The call returns `error`, whatever it did.
@@ -396,6 +355,7 @@ void LaunchHook::begin_probe(const QmdLayout* layout, const std::optional<QmdMas
     probe_mask_ = mask;
     probe_refusal_ = false;
     probe_result_ = nullptr;
+    probe_call_.reset();
     seen_ = {};
     probing_thread_.store(own_thread(), std::memory_order_relaxed);
     guard_.attend(kProbing);
@@ -409,6 +369,7 @@ void LaunchHook::begin_refusal(const QmdLayout& layout) {
 SeenLaunch LaunchHook::end_probe() {
     guard_.ignore(kProbing);
     probing_thread_.store(0, std::memory_order_relaxed);
+    seen_.call = probe_call_;
     return seen_;
 }
 
@@ -469,7 +430,7 @@ void LaunchHook::work(const void* parameters, bool special) {
     const limits::LaunchGuard::Thread* const thread = special ? &limits::LaunchGuard::thread() : nullptr;
     if (special && thread->errand != nullptr) {
         auto& errand = *static_cast<NativeErrand*>(thread->errand);
-        errand.side.on_upload(errand, reinterpret_cast<uint8_t*>(slot(parameters, callback_.qmd_slot)), context);
+        errand.on_upload(reinterpret_cast<uint8_t*>(slot(parameters, callback_.qmd_slot)), context);
         return;
     }
     auto* qmd = reinterpret_cast<uint8_t*>(slot(parameters, callback_.qmd_slot));
@@ -493,7 +454,11 @@ void LaunchHook::work(const void* parameters, bool special) {
     if (!masked && guard_.limit() == 0) return;
 
     if (!is_descriptor(qmd)) return;
-    if (withhold_large(qmd, context, special && thread->follows)) return;
+    if (withhold_large(
+            qmd, context,
+            special && (thread->follows || (guard_.attention() & kFaulted) != 0 ||
+                        ((guard_.attention() & kCare) != 0 && cared_kernel().care != ModuleWatch::Care::kNone))))
+        return;
     if (!masked) return;
     const QmdMask before = read_mask(*layout_, qmd);
     for (size_t i = 0; i < std::size(mask.words); ++i) mask.words[i] |= before.words[i];
@@ -526,7 +491,8 @@ bool LaunchHook::withhold_large(uint8_t* qmd, CuContext context, bool follows) {
     const uint32_t bytes = limit == 0 ? 0 : read_shared(*layout_, qmd);
     if (bytes <= limit && !follows) [[likely]]
         return false;
-    if (native_.load(std::memory_order_relaxed) != nullptr) t_withheld = {context, read_module_banks(*layout_, qmd)};
+    if (native_.load(std::memory_order_relaxed) != nullptr)
+        withheld_kernel() = {context, read_module_banks(*layout_, qmd)};
     make_empty(*layout_, qmd);
     guard_.withheld(limits::LaunchGuard::thread(), bytes);
     // If nobody was told of this launch, the next such one is to be.
@@ -617,6 +583,8 @@ void LaunchHook::forget_contexts() {
     newcomer_.store(nullptr, std::memory_order_relaxed);
     expect_contexts();
     if (NativeSide* native = native_.load(std::memory_order_acquire)) native->forget_contexts();
+    if (NativeGraphs* graphs = graphs_.load(std::memory_order_acquire)) graphs->outdate();
+    guard_.ignore(kFaulted);
     guard_.changed();
 }
 

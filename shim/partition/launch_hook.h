@@ -22,6 +22,8 @@
 #include "shim/partition/cuda_driver.h"
 #include "shim/partition/driver_calls.h"
 #include "shim/partition/mask_map.h"
+#include "shim/partition/module_watch.h"
+#include "shim/partition/native_graphs.h"
 #include "shim/partition/native_side.h"
 #include "shim/partition/qmd.h"
 
@@ -40,6 +42,7 @@ struct CallbackLayout {
     uint8_t call_context_slot;
     uint8_t call_result_slot;      // where the address of the CUresult is that the call returns
     uint8_t call_parameters_slot;  // where the address of the call's arguments is
+    uint8_t call_skip_slot;  // 0 at the beginning of a call; with 1 there CUDA does nothing and returns the result
     uint8_t call_slot;  // lower half: the function's number, as in CUPTI's cupti_driver_cbid.h; upper: 0 enter, 1 exit
 };
 
@@ -60,15 +63,16 @@ struct SeenLaunch {
     // It was made a grid without blocks, and its call's result replaced.
     bool emptied = false;
     bool answered = false;
+    std::optional<LaunchCall> call;  // as the arguments say that the callback named
 };
 
-class LaunchHook {
+class LaunchHook : private NativeFault::Listener {
  public:
     // Subscribes. One in a process, for as long as the process lives. FAILED_PRECONDITION: this version of CUDA is not
     // in the table, or somebody else has subscribed. `events` changes whenever there may be a newcomer to take, or the
     // hook switched itself off: wait on it.
     static Result<std::unique_ptr<LaunchHook>> install(const CudaDriver& cuda, std::atomic<uint32_t>& events);
-    ~LaunchHook();
+    ~LaunchHook() override;
     LaunchHook(const LaunchHook&) = delete;
     LaunchHook& operator=(const LaunchHook&) = delete;
 
@@ -85,6 +89,8 @@ class LaunchHook {
     // Takes a sample of each wait for the GPU in an approved context as well. After start(), and only where a probe saw
     // both ends of its own wait.
     void time_waits() { times_waits_.store(true, std::memory_order_release); }
+    // The callbacks name the arguments of calls, as a probe saw with its own. After start().
+    void trust_arguments() { trusts_arguments_.store(true, std::memory_order_release); }
     // From now on no kernel of an approved context runs that wants more shared memory a block, bytes. After start(),
     // and only where a probe was refused as begin_refusal() says.
     void guard(uint32_t limit) { guard_.arm(limit); }
@@ -95,6 +101,8 @@ class LaunchHook {
     // Has CUDA tell of all its functions, which chains of kernels on the native side need (native_side.h). Each call
     // then costs a little more.
     void watch_all_calls();
+    // The program's modules, watched from the start. modules().keep(false): not any more.
+    NativeModules& modules() { return modules_; }
     uint64_t native_launches() const { return native_launches_.load(std::memory_order_relaxed); }
     // Allocations of managed memory that were refused in contexts that share. A kernel that fetches it by a page fault
     // ends the TSG: UVM does not know the channels of a TSG that is not CUDA's.
@@ -139,7 +147,7 @@ class LaunchHook {
     };
 
     LaunchHook(const CallbackLayout& callback, const CudaDriver& cuda, std::atomic<uint32_t>& events)
-        : callback_(callback), cuda_(cuda), events_(events) {
+        : callback_(callback), cuda_(cuda), events_(events), modules_(cuda_) {
         expect_contexts();
     }
 
@@ -151,6 +159,20 @@ class LaunchHook {
     void on_launched_again(const void* parameters);
     void on_call(int function, const void* parameters);
     void on_own_call(NativeErrand& errand, int function, const void* parameters) const;
+    void on_rare_call(int function, const void* parameters, CuContext context, bool enter);
+    void on_graph_begins(int function, const void* parameters, CuContext context);
+    void watch_modules(int function, const void* arguments, bool enter);
+    ModuleWatch::Care care_of(const void* function, uint32_t* bytes) const;
+    void consider_care(int function, const void* arguments, CuContext context) const;
+    bool graph_needs_care(CuGraph graph, int depth) const;
+    bool kernel_needs_care(const CuKernelNode& kernel) const;
+    bool refuses_graph(int function, const void* arguments, const void* parameters, CuContext context);
+    void skip(const void* parameters, CuResult result) const;
+    bool has_failed(CallKind kind, int function, CuContext context) const;
+    void answer_fault(const void* parameters);
+    void native_fault(CuResult error) override;
+    void ran_natively(const NativeSide& native);
+    void is_not_native(const Error& why);
     void on_withheld(int function, const void* parameters, const limits::LaunchGuard::Verdict& verdict, bool probing);
     void on_managed(const void* parameters, CuContext context);
     bool runs_natively(int function, const void* parameters, const limits::LaunchGuard::Verdict& verdict);
@@ -192,6 +214,7 @@ class LaunchHook {
     const QmdLayout* probe_layout_ = nullptr;
     std::optional<QmdMask> probe_mask_;
     bool probe_refusal_ = false;
+    std::optional<LaunchCall> probe_call_;
     const uint32_t* probe_result_ = nullptr;  // where the call's result is, as its beginning said
     SeenLaunch seen_;
 
@@ -200,12 +223,19 @@ class LaunchHook {
     const MaskMap* map_ = nullptr;
     page::Page* page_ = nullptr;
     std::atomic<bool> times_waits_{false};
+    std::atomic<bool> trusts_arguments_{false};
     Translated translated_;
     std::atomic_flag translating_;
     std::atomic<uintptr_t> counting_thread_{0};  // the one that counts its launches without a locked instruction
     std::atomic<uint64_t> left_alone_{0};
     limits::LaunchGuard guard_;
     std::atomic<NativeSide*> native_{nullptr};
+    NativeSide* listened_ = nullptr;  // the newest that there was: it outlives this
+    NativeModules modules_;
+    ModuleWatch watch_;
+    std::unique_ptr<NativeGraphs> owned_graphs_;
+    std::atomic<NativeGraphs*> graphs_{nullptr};
+    std::atomic<CuResult> fault_{0};  // what a kernel on the native side failed with
     std::atomic<bool> uses_objects_{false};
     std::atomic<uint64_t> managed_refused_{0};
     std::atomic<bool> told_{true};         // whether CUDA is to call at both ends of a launch

@@ -1,14 +1,13 @@
 #include "shim/partition/native_side.h"
 
-#include <algorithm>
 #include <string>
 
-#include "shim/partition/probe_ptx.h"
+#include "shim/partition/native_proof.h"
+#include "shim/partition/native_scope.h"
 
 namespace vuda::partition {
 namespace {
 
-constexpr int kCaptureMode = 2;       // CU_STREAM_CAPTURE_MODE_RELAXED: captures of the program go on undisturbed
 constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
 constexpr unsigned kNoTiming = 2;     // CU_EVENT_DISABLE_TIMING
 constexpr int kLimitStack = 0;        // CU_LIMIT_STACK_SIZE
@@ -26,73 +25,59 @@ Error not_this(const std::string& what, CuResult result) {
     return Error{Code::kUnimplemented, what + " (CUDA error " + std::to_string(result) + ")", ""};
 }
 
-class RelaxedCapture {
- public:
-    explicit RelaxedCapture(const CudaDriver& cuda) : cuda_(cuda), changed_(cuda.exchange_capture_mode(&mode_) == 0) {}
-    ~RelaxedCapture() {
-        if (changed_) cuda_.exchange_capture_mode(&mode_);
-    }
-    RelaxedCapture(const RelaxedCapture&) = delete;
-    RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-    const CudaDriver& cuda_;
-    int mode_ = kCaptureMode;
-    const bool changed_;
-};
-
-class CurrentContext {
- public:
-    CurrentContext(const CudaDriver& cuda, CuContext context) : cuda_(cuda), pushed_(cuda.ctx_push(context)) {}
-    ~CurrentContext() {
-        CuContext popped = nullptr;
-        if (pushed_ == 0) cuda_.ctx_pop(&popped);
-    }
-    CurrentContext(const CurrentContext&) = delete;
-    CurrentContext& operator=(const CurrentContext&) = delete;
-    CuResult result() const { return pushed_; }
-
- private:
-    const CudaDriver& cuda_;
-    const CuResult pushed_;
-};
-
-// CUDA's callbacks on this thread are about this errand until its end.
-class OnErrand {
- public:
-    explicit OnErrand(NativeErrand& errand) : thread_(limits::LaunchGuard::thread()), before_(thread_.errand) {
-        thread_.errand = &errand;
-    }
-    ~OnErrand() { thread_.errand = before_; }
-    OnErrand(const OnErrand&) = delete;
-    OnErrand& operator=(const OnErrand&) = delete;
-
- private:
-    limits::LaunchGuard::Thread& thread_;
-    void* const before_;
-};
-
 }  // namespace
 
 Status NativeSide::run(const LaunchCall& call, CuContext context, const ModuleBanks& banks, bool follows) {
     // Before anything else: no callback of what is called here is the program's.
-    NativeErrand quiet(*this);
+    NativeErrand quiet;
     const OnErrand errand(quiet);
     const std::lock_guard lock(mutex_);
-    if (const char* reason = closed_.load(std::memory_order_acquire)) never_ = {Code::kFailedPrecondition, reason, ""};
-    if (never_) return *never_;
     const RelaxedCapture relaxed(cuda_);
-    if (forget_.exchange(false, std::memory_order_acq_rel)) before_.clear();
-    Status ran = own_ == nullptr ? open(context) : Status{};
-    if (ran) ran = launch(call, context, banks, follows);
+    Status ran = open_locked(context);
+    if (ran) ran = remember(launch(call, context, banks, follows));
     chain_context_ = context;
     chain_stream_ = call.stream;
-    if (!ran && ran.error().code == Code::kFailedPrecondition) never_ = ran.error();
+    return ran;
+}
+
+Status NativeSide::open(CuContext context) {
+    const std::lock_guard lock(mutex_);
+    const RelaxedCapture relaxed(cuda_);
+    return open_locked(context);
+}
+
+Status NativeSide::open_locked(CuContext context) {
+    if (const char* reason = closed_.load(std::memory_order_acquire)) never_ = {Code::kFailedPrecondition, reason, ""};
+    if (const CuResult failed = fault_.error(); failed != 0 && !never_)
+        never_ = never("a kernel failed on the program's own TSG", failed);
+    if (never_) return *never_;
+    if (forget_.exchange(false, std::memory_order_acq_rel)) {
+        before_.clear();
+        home_streams_.clear();
+    }
+    if (own_ != nullptr) return {};
+    Status made = make_context(context);
+    if (made) made = NativeProof(*this).prove(context);
+    return remember(made);
+}
+
+Status NativeSide::remember(Status status) {
+    if (!status && status.error().code == Code::kFailedPrecondition) never_ = status.error();
+    return status;
+}
+
+Status NativeSide::run_in_place(CuStream stream, CuContext context, const Work& work) {
+    const std::lock_guard lock(mutex_);
+    const RelaxedCapture relaxed(cuda_);
+    if (Status ready = open_locked(context); !ready) return ready;
+    Status ran = remember(place(stream, context, false, work));
+    chain_context_ = context;
+    chain_stream_ = stream;
     return ran;
 }
 
 Status NativeSide::run_at_home(LaunchCall call, CuContext context) {
-    NativeErrand quiet(*this);
+    NativeErrand quiet;
     const CurrentContext current(cuda_, context);
     const CuResult r = current.result() != 0 ? current.result() : run_here(call, call.stream, quiet);
     if (r != 0) return not_this("CUDA does not launch the kernel", r);
@@ -102,19 +87,22 @@ Status NativeSide::run_at_home(LaunchCall call, CuContext context) {
 bool NativeSide::follows(int function, const void* parameters, CuContext context) {
     const std::optional<LaunchCall> call = read_launch_call(function, parameters);
     if (!call) return false;
-    NativeErrand quiet(*this);
+    NativeErrand quiet;
     const OnErrand errand(quiet);
     const std::lock_guard lock(mutex_);
     if (never_ || forget_.load(std::memory_order_acquire) || call->stream != chain_stream_ || context != chain_context_)
         return false;
-    const CurrentContext current(cuda_, own_);
-    CuFunction of_library = nullptr;
     // Nothing to wait for: it may as well share.
-    return current.result() == 0 && cuda_.event_query(after_) == kNotReady &&
-           cuda_.kernel_get_function(&of_library, call->function) == 0;
+    return under_way() && modules_.kernel_of(call->function, context);
 }
 
-Status NativeSide::open(CuContext context) {
+bool NativeSide::under_way() const {
+    if (fault_.works()) return !fault_.done(newest_lane_);
+    const CurrentContext current(cuda_, own_);
+    return current.result() == 0 && cuda_.event_query(after_) == kNotReady;
+}
+
+Status NativeSide::make_context(CuContext context) {
     {
         const CurrentContext current(cuda_, context);
         if (const CuResult r = cuda_.ctx_get_device(&device_); current.result() != 0 || r != 0)
@@ -128,12 +116,12 @@ Status NativeSide::open(CuContext context) {
         return never("CUDA makes no second context", made);
     }
     CuContext popped = nullptr;
-    if (const CuResult r = cuda_.event_create(&after_, kNoTiming); r != 0) {
-        cuda_.ctx_pop(&popped);
-        return never("CUDA makes no event", r);
-    }
+    const CuResult r = cuda_.event_create(&after_, kNoTiming);
     cuda_.ctx_pop(&popped);
-    return prove(context);
+    if (r != 0) return never("CUDA makes no event", r);
+    // Without it a fault goes unnoticed, and all else works.
+    static_cast<void>(fault_.open(own_, context));
+    return {};
 }
 
 Result<CuEvent> NativeSide::event_of(CuContext context) {
@@ -147,9 +135,20 @@ Result<CuEvent> NativeSide::event_of(CuContext context) {
     return event;
 }
 
-// Streams that share one wait for each other, in the order in which their kernels were launched.
-Result<CuStream> NativeSide::lane_of(CuStream stream) {
-    CuStream& lane = lanes_[reinterpret_cast<uintptr_t>(stream) / 64 % kLanes];
+Result<CuStream> NativeSide::home_stream_of(CuContext context) {
+    CuStream& stream = home_streams_[context];
+    if (stream != nullptr) return stream;
+    const CurrentContext current(cuda_, context);
+    if (const CuResult r = current.result() != 0 ? current.result() : cuda_.stream_create(&stream, kNonBlocking);
+        r != 0) {
+        home_streams_.erase(context);
+        return not_this("CUDA makes no stream", r);
+    }
+    return stream;
+}
+
+Result<CuStream> NativeSide::lane_of(size_t number) {
+    CuStream& lane = lanes_[number];
     if (lane != nullptr) return lane;
     if (const CuResult r = cuda_.stream_create(&lane, kNonBlocking); r != 0) {
         lane = nullptr;
@@ -158,13 +157,29 @@ Result<CuStream> NativeSide::lane_of(CuStream stream) {
     return lane;
 }
 
+Result<CuStream> NativeSide::spare_lane() {
+    const std::lock_guard lock(mutex_);
+    return spare_lane_locked();
+}
+
+Result<CuStream> NativeSide::spare_lane_locked() {
+    if (spare_lane_ != nullptr) return spare_lane_;
+    const CurrentContext current(cuda_, own_);
+    if (const CuResult r = current.result() != 0 ? current.result() : cuda_.stream_create(&spare_lane_, kNonBlocking);
+        r != 0) {
+        spare_lane_ = nullptr;
+        return not_this("CUDA makes no stream", r);
+    }
+    return spare_lane_;
+}
+
 // Our stream goes on when the program's has come so far.
-Status NativeSide::wait_for_place(const LaunchCall& call, CuContext context, CuEvent& before) {
+Status NativeSide::wait_for_place(CuStream stream, CuContext context, CuEvent& before) {
     const Result<CuEvent> event = event_of(context);
     if (!event) return event.error();
     before = *event;
     const CurrentContext current(cuda_, context);
-    if (const CuResult r = current.result() != 0 ? current.result() : cuda_.event_record(before, call.stream); r != 0) {
+    if (const CuResult r = current.result() != 0 ? current.result() : cuda_.event_record(before, stream); r != 0) {
         before_.erase(context);
         return not_this("CUDA records no event in the kernel's stream", r);
     }
@@ -175,42 +190,95 @@ Status NativeSide::wait_for_place(const LaunchCall& call, CuContext context, CuE
     return {};
 }
 
-Status NativeSide::launch(LaunchCall call, CuContext context, const ModuleBanks& banks, bool follows) {
+// What follows in the program's stream goes on when ours has come so far.
+CuResult NativeSide::leave_place(size_t number, CuStream lane, CuStream stream, CuContext context) {
+    newest_lane_ = number;
+    const auto in = [&](CuContext where, const auto& call) {
+        const CurrentContext current(cuda_, where);
+        return current.result() != 0 ? current.result() : call();
+    };
+    if (fault_.works()) {
+        if (const CuResult left = in(own_, [&] { return fault_.signal(number, lane); }); left != 0) return left;
+        if (in(context, [&] { return fault_.wait(number, stream); }) == 0) return 0;
+        // Not on this stream, it seems: an event does.
+    }
+    const CuResult left = in(own_, [&] { return cuda_.event_record(after_, lane); });
+    return left != 0 ? left : in(context, [&] { return cuda_.stream_wait_event(stream, after_, 0); });
+}
+
+Status NativeSide::place(CuStream stream, CuContext context, bool follows, const Work& work) {
     CuEvent before = nullptr;
     if (!follows) {
-        if (Status waits = wait_for_place(call, context, before); !waits) return waits;
+        if (Status waits = wait_for_place(stream, context, before); !waits) return waits;
     }
-    NativeErrand errand(*this);
-    CuResult recorded = 0;
+    // Streams that share a lane wait for each other, in the order in which their kernels were launched.
+    const size_t number = reinterpret_cast<uintptr_t>(stream) / 64 % kLanes;
     CuStream lane = nullptr;
     {
         const CurrentContext current(cuda_, own_);
         if (current.result() != 0) return never("VUDA's own context is lost", current.result());
-        const Result<CuStream> found = lane_of(call.stream);
+        const Result<CuStream> found = lane_of(number);
         if (!found) return found.error();
         lane = *found;
-        if (const CuResult r = follows ? 0 : cuda_.stream_wait_event(lane, before, 0); r != 0)
+        if (const CuResult r = follows ? 0 : cuda_.stream_wait_event(lane, before, 0); r != 0) {
+            fault_.suspect(lane);
             return not_this("a stream does not wait for the kernel's place", r);
-        errand.kind = NativeErrand::Kind::kRun;
-        errand.banks = banks;
-        if (const CuResult r = run_here(call, lane, errand); r != 0) {
+        }
+        if (const CuResult r = work(lane); r != 0) {
+            fault_.suspect(lane);
             return r == kInvalidHandle ? not_this("a kernel that was loaded into one context runs in no other", r)
                                        : not_this("CUDA does not launch the kernel in another context", r);
         }
-        recorded = cuda_.event_record(after_, lane);
     }
-    const CurrentContext current(cuda_, context);
-    const CuResult waits = recorded != 0           ? recorded
-                           : current.result() != 0 ? current.result()
-                                                   : cuda_.stream_wait_event(call.stream, after_, 0);
-    if (waits != 0) {
+    if (leave_place(number, lane, stream, context) != 0) {
         // It is on its way: what follows must not overtake it.
         const CurrentContext own(cuda_, own_);
-        if (const CuResult r = cuda_.stream_synchronize(lane); r != 0) return never("VUDA's own context is lost", r);
+        if (const CuResult r = cuda_.stream_synchronize(lane); r != 0) {
+            fault_.suspect(lane);
+            return never("VUDA's own context is lost", r);
+        }
     }
-    if (!errand.came)
-        return Error{Code::kFailedPrecondition, "a kernel's launch descriptor is not alike in two contexts", ""};
     return {};
+}
+
+Status NativeSide::launch(LaunchCall call, CuContext context, const ModuleBanks& banks, bool follows) {
+    NativeErrand errand(NativeErrand::Kind::kRun, layout_, own_);
+    errand.banks = banks;
+    const Result<CuKernel> kernel = modules_.kernel_of(call.function, context);
+    if (!kernel) return kernel.error();
+    if (*kernel != call.function && !modules_proved_) {
+        modules_proved_ = true;
+        if (const Status proved = NativeProof(*this).prove_modules(context); !proved) no_modules_ = proved.error();
+    }
+    if (*kernel != call.function && no_modules_) return Error{Code::kUnimplemented, no_modules_->text, ""};
+    call.function = *kernel;
+    Status ran = place(call.stream, context, follows, [&](CuStream lane) { return run_here(call, lane, errand); });
+    if (ran && !errand.came)
+        return Error{Code::kFailedPrecondition, "a kernel's launch descriptor is not alike in two contexts", ""};
+    return ran;
+}
+
+Result<NativeSide::BothBanks> NativeSide::banks_of(LaunchCall call, CuKernel kernel, CuContext context) {
+    const std::lock_guard lock(mutex_);
+    const RelaxedCapture relaxed(cuda_);
+    const Result<CuStream> home = home_stream_of(context);
+    if (!home) return home.error();
+    BothBanks both;
+    const auto look = [&](CuContext where, CuStream stream, ModuleBanks& banks) -> Status {
+        const CurrentContext current(cuda_, where);
+        NativeErrand errand(NativeErrand::Kind::kWithhold, layout_, where);
+        const CuResult r = current.result() != 0 ? current.result() : run_here(call, stream, errand);
+        if (r != 0) return not_this("CUDA does not launch a graph's kernel on its own", r);
+        if (!errand.came) return not_this("CUDA launches a graph's kernel otherwise than expected", r);
+        banks = errand.banks;
+        return {};
+    };
+    if (Status looked = look(context, *home, both.home); !looked) return looked.error();
+    const Result<CuStream> lane = spare_lane_locked();
+    if (!lane) return lane.error();
+    call.function = kernel;
+    if (Status looked = look(own_, *lane, both.here); !looked) return looked.error();
+    return both;
 }
 
 CuResult NativeSide::run_here(LaunchCall& call, CuStream lane, NativeErrand& errand) {
@@ -225,98 +293,6 @@ CuResult NativeSide::run_here(LaunchCall& call, CuStream lane, NativeErrand& err
         launched = cuda_.launch_config(&config, call.function, call.parameters, call.extra);
     }
     return launched;
-}
-
-void NativeSide::on_upload(NativeErrand& errand, uint8_t* qmd, CuContext context) const {
-    if (!has_version(layout_, qmd)) return;
-    switch (errand.kind) {
-        case NativeErrand::Kind::kQuiet: return;
-        case NativeErrand::Kind::kWithhold:
-            errand.banks = read_module_banks(layout_, qmd);
-            make_empty(layout_, qmd);
-            errand.came = true;
-            return;
-        case NativeErrand::Kind::kRun:
-            errand.came = context == own_ && write_module_banks(layout_, qmd, errand.banks);
-            // Better nothing than a kernel that works on other variables than the program's.
-            if (!errand.came) make_empty(layout_, qmd);
-            return;
-    }
-}
-
-// ---- The proof
-
-// A kernel that copies a __device__ and a __constant__ variable of its library, withheld in the program's context and
-// run in ours, between two writes to where it copies to.
-Status NativeSide::prove(CuContext context) {
-    CuLibrary library = nullptr;
-    const CurrentContext current(cuda_, context);
-    if (const CuResult r = current.result() != 0
-                               ? current.result()
-                               : cuda_.load_library(&library, kNativePtx, nullptr, nullptr, 0, nullptr, nullptr, 0);
-        r != 0) {
-        return never("CUDA does not load the probe kernel", r);
-    }
-    Status proved = prove_with(context, library);
-    cuda_.unload_library(library);
-    return proved;
-}
-
-Status NativeSide::prove_with(CuContext context, CuLibrary library) {
-    constexpr uint32_t kDevice = 0x5eed0001, kConstant = 0x5eed0002;  // the library starts with others
-    constexpr size_t kWords = 4;
-    struct Resources {
-        const CudaDriver& cuda;
-        CuStream stream = nullptr;
-        CuDevicePtr out = 0;
-        ~Resources() {
-            if (stream != nullptr) cuda.stream_destroy(stream);
-            if (out != 0) cuda.mem_free(out);
-        }
-    } own{cuda_};
-    CuKernel kernel = nullptr;
-    CuDevicePtr device = 0, constant = 0;
-    size_t bytes = 0;
-    CuResult r = cuda_.kernel_of_library(&kernel, library, "vuda_native");
-    if (r == 0) r = cuda_.global_of_library(&device, &bytes, library, "vuda_device_word");
-    if (r == 0) r = cuda_.global_of_library(&constant, &bytes, library, "vuda_constant_word");
-    if (r == 0) r = cuda_.mem_alloc(&own.out, kWords * 4);
-    if (r == 0) r = cuda_.stream_create(&own.stream, kNonBlocking);
-    if (r == 0) r = cuda_.memset_async(device, kDevice, 1, own.stream);
-    if (r == 0) r = cuda_.memset_async(constant, kConstant, 1, own.stream);
-    if (r == 0) r = cuda_.memset_async(own.out, 0, kWords, own.stream);
-    if (r != 0) return never("CUDA does not prepare the probe kernel", r);
-
-    LaunchCall call;
-    call.function = kernel;
-    call.grid[0] = call.grid[1] = call.grid[2] = 1;
-    call.block[0] = 3;
-    call.block[1] = call.block[2] = 1;
-    call.stream = own.stream;
-    void* parameters[] = {&own.out};
-    call.parameters = parameters;
-    NativeErrand errand(*this);
-    errand.kind = NativeErrand::Kind::kWithhold;
-    {
-        const OnErrand on(errand);
-        r = cuda_.launch(call.function, 1, 1, 1, 3, 1, 1, 0, call.stream, call.parameters, nullptr);
-    }
-    if (r != 0) return never("CUDA does not launch the probe kernel", r);
-    if (!errand.came || !errand.call || errand.call->function != call.function || errand.call->stream != call.stream ||
-        errand.call->parameters != call.parameters ||
-        !std::equal(std::begin(call.block), std::end(call.block), errand.call->block)) {
-        return Error{Code::kFailedPrecondition, "CUDA does not tell of its launches as its version should", ""};
-    }
-    if (Status launched = launch(*errand.call, context, errand.banks, false); !launched) {
-        return Error{Code::kFailedPrecondition, launched.error().text, ""};
-    }
-    std::array<uint32_t, kWords> words{};
-    r = cuda_.copy_to_host(words.data(), own.out, sizeof words, own.stream);
-    if (r == 0) r = cuda_.stream_synchronize(own.stream);
-    if (r != 0) return never("CUDA does not run the probe kernel", r);
-    if (words != std::array<uint32_t, kWords>{kDevice, kConstant, 3, 0})
-        return Error{Code::kFailedPrecondition, "a kernel in another context does not see its program's variables", ""};
-    return {};
 }
 
 }  // namespace vuda::partition

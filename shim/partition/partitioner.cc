@@ -223,6 +223,7 @@ void Partitioner::look_at(CuContext context) {
         proof_.emplace(*std::move(proof));
         hook.start(*proof_->layout, proof_->map, page_);
         if (proof_->waits) hook.time_waits();
+        if (proof_->arguments) hook.trust_arguments();
         if (proof_->refuses) {
             hook.guard(shared_limit(context));
             follow_policy();
@@ -253,10 +254,11 @@ uint32_t Partitioner::shared_limit(CuContext context) {
 
 // Where the kernels go that the guard withholds.
 void Partitioner::follow_policy() {
-    if (!proof_ || !proof_->refuses) return;
     const bool wanted = over_limit_.load(std::memory_order_relaxed) == limits::OverLimit::kNative;
+    owned_hook_->modules().keep(wanted);
+    if (!proof_ || !proof_->refuses) return;
     if (wanted && !owned_native_ && cuda_.has_native_side() && has_module_banks(*proof_->layout))
-        owned_native_ = std::make_unique<NativeSide>(cuda_, *proof_->layout, host_);
+        owned_native_ = std::make_unique<NativeSide>(cuda_, *proof_->layout, host_, owned_hook_->modules());
     owned_hook_->run_natively(wanted ? owned_native_.get() : nullptr);
 }
 

@@ -1,5 +1,6 @@
 #include "shim/partition/scg.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <string>
@@ -20,15 +21,18 @@ constexpr std::array kClasses = {
 constexpr uint32_t kMaxSms9 = 0x1ff;
 constexpr uint32_t kMinShift = 12;
 
-constexpr uint32_t kComputeSubchannel = 1;  // as CUDA and the Vulkan driver use it
+// As CUDA and the Vulkan driver use them.
+constexpr uint32_t k3dSubchannel = 0;
+constexpr uint32_t kComputeSubchannel = 1;
+constexpr std::array<uint32_t, 8> k3dClasses = {0xc397, 0xc597, 0xc697, 0xc797, 0xc997, 0xcb97, 0xcd97, 0xce97};
 constexpr uint32_t kOpIncrement = 1;
 constexpr uint32_t kSetObject = 0x0000;
 constexpr uint32_t kSemAddressLow = 0x005c;        // SEM_ADDR_LO, then HI, PAYLOAD_LO, PAYLOAD_HI, EXECUTE
 constexpr uint32_t kSemExecuteRelease = 1;         // SEM_EXECUTE_OPERATION
 constexpr uint32_t kSemExecuteWaitIdle = 1 << 20;  // SEM_EXECUTE_RELEASE_WFI
 
-constexpr uint32_t header(uint32_t method, uint32_t count) {
-    return kOpIncrement << 29 | count << 16 | kComputeSubchannel << 13 | method >> 2;
+constexpr uint32_t header(uint32_t subchannel, uint32_t method, uint32_t count) {
+    return kOpIncrement << 29 | count << 16 | subchannel << 13 | method >> 2;
 }
 
 }  // namespace
@@ -38,6 +42,10 @@ const ScgClass* find_scg_class(uint32_t compute_class) {
         if (known.compute_class == compute_class) return &known;
     }
     return nullptr;
+}
+
+bool has_l1_configuration(uint32_t three_d_class) {
+    return std::ranges::find(k3dClasses, three_d_class) != k3dClasses.end();
 }
 
 Result<std::vector<Method>> scg_methods(uint32_t compute_class, Mode mode, uint32_t sms) {
@@ -61,14 +69,15 @@ Result<std::vector<Method>> scg_methods(uint32_t compute_class, Mode mode, uint3
     }
 }
 
-std::vector<uint32_t> push_buffer(uint32_t compute_class, const std::vector<Method>& methods, uint64_t semaphore,
+std::vector<uint32_t> push_buffer(uint32_t object_class, const std::vector<Method>& methods, uint64_t semaphore,
                                   uint32_t payload) {
-    std::vector<uint32_t> words{header(kSetObject, 1), compute_class};
+    const uint32_t subchannel = has_l1_configuration(object_class) ? k3dSubchannel : kComputeSubchannel;
+    std::vector<uint32_t> words{header(subchannel, kSetObject, 1), object_class};
     for (const Method& method : methods) {
-        words.push_back(header(method.address, 1));
+        words.push_back(header(subchannel, method.address, 1));
         words.push_back(method.data);
     }
-    words.push_back(header(kSemAddressLow, 5));
+    words.push_back(header(subchannel, kSemAddressLow, 5));
     words.push_back(static_cast<uint32_t>(semaphore));
     words.push_back(static_cast<uint32_t>(semaphore >> 32));
     words.push_back(payload);

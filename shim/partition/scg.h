@@ -33,6 +33,12 @@ inline bool has_scg(uint32_t compute_class) {
     return found != nullptr && found->sm_scg_control && found->scg_control;
 }
 
+// Of the 3D class: DIRECTLY_ADDRESSABLE_MEMORY 2:0, of which the headers list 1 (16 KiB) and 3 (48 KiB). What it does
+// beside compute nobody says.
+inline constexpr uint32_t kSetL1Configuration = 0x0308;
+// Headers clc397.h to clce97.h of NVIDIA/open-gpu-doc (classes/3d) list the method; any other class is sent none.
+bool has_l1_configuration(uint32_t three_d_class);
+
 struct Method {
     uint32_t address = 0;  // bytes, as in the class header
     uint32_t data = 0;
@@ -44,10 +50,10 @@ struct Method {
 // or more than the field holds (511).
 Result<std::vector<Method>> scg_methods(uint32_t compute_class, Mode mode, uint32_t sms);
 
-// A push buffer for one channel: SET_OBJECT of the compute class on its subchannel, then each method, then a release of
-// `payload` at `semaphore` (GPU virtual address, 16-byte aligned, below 2^40) once everything before it has run. Host
-// methods: clc56f.h.
-std::vector<uint32_t> push_buffer(uint32_t compute_class, const std::vector<Method>& methods, uint64_t semaphore,
+// A push buffer for one channel: SET_OBJECT of the class (compute or 3D) on its subchannel, then each method, then a
+// release of `payload` at `semaphore` (GPU virtual address, 16-byte aligned, below 2^40) once everything before it has
+// run. Host methods: clc56f.h.
+std::vector<uint32_t> push_buffer(uint32_t object_class, const std::vector<Method>& methods, uint64_t semaphore,
                                   uint32_t payload);
 
 }  // namespace vuda::partition

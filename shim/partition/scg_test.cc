@@ -54,5 +54,16 @@ TEST(Scg, NothingForAnyOtherClass) {
     EXPECT_FALSE(find_scg_class(0xcbc0)->scg_control) << "Hopper";
 }
 
+TEST(Scg, L1ConfigurationOf3dClassesOnly) {
+    EXPECT_THAT(push_buffer(0xcb97, {{kSetL1Configuration, 3}}, 0x3'1234'5670, 0x1001),
+                ElementsAre(0x20010000u, 0xcb97u, 0x200100c2u, 0x00000003u, 0x20050017u, 0x12345670u, 0x00000003u,
+                            0x00001001u, 0x00000000u, 0x00100001u));
+    size_t known = 0;
+    for (uint32_t cls = 0; cls <= 0xffff; ++cls) known += has_l1_configuration(cls) ? 1 : 0;
+    EXPECT_EQ(known, 8u);
+    EXPECT_FALSE(has_l1_configuration(0xcbc0)) << "compute";
+    EXPECT_FALSE(has_l1_configuration(0xb197)) << "its header was not read";
+}
+
 }  // namespace
 }  // namespace vuda::partition

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "shim/partition/native_scope.h"
 #include "shim/partition/probe_ptx.h"
 
 namespace vuda::partition {
@@ -36,7 +37,11 @@ class Probe {
     ~Probe() {
         if (stream_ != nullptr) cuda_.stream_destroy(stream_);
         if (memory_ != 0) cuda_.mem_free(memory_);
-        if (module_ != nullptr) cuda_.module_unload(module_);
+        if (module_ != nullptr) {
+            NativeErrand quiet;
+            const OnErrand errand(quiet);
+            cuda_.module_unload(module_);
+        }
         CuContext popped = nullptr;
         if (pushed_) cuda_.ctx_pop(&popped);
         if (capture_mode_) cuda_.exchange_capture_mode(&*capture_mode_);
@@ -52,8 +57,12 @@ class Probe {
         if (const CuResult r = cuda_.ctx_push(context); r != 0)
             return cuda_error("make the program's context current", r);
         pushed_ = true;
-        if (const CuResult r = cuda_.module_load(&module_, kProbePtx); r != 0)
-            return cuda_error("load the probe kernel", r);
+        {
+            NativeErrand quiet;
+            const OnErrand errand(quiet);
+            if (const CuResult r = cuda_.module_load(&module_, kProbePtx); r != 0)
+                return cuda_error("load the probe kernel", r);
+        }
         if (const CuResult r = cuda_.module_get_function(&kernel_, module_, "vuda_probe"); r != 0) {
             return cuda_error("find the probe kernel", r);
         }
@@ -76,6 +85,9 @@ class Probe {
         const CuResult copied = cuda_.copy_to_host(counts_.data(), memory_, sizeof counts_, stream_);
         const CuResult waited = cuda_.stream_synchronize(stream_);
         SeenLaunch seen = hook.end_probe();
+        named_arguments_ = seen.call && seen.call->function == kernel_ && seen.call->stream == stream_ &&
+                           seen.call->parameters == parameters && seen.call->grid[0] == kShape.grid[0] &&
+                           seen.call->block[0] == kShape.block[0];
         if (launched != 0) return cuda_error("launch the probe kernel", launched);
         if (copied != 0) return cuda_error("copy 4 KiB", copied);
         if (waited != 0) return cuda_error("run the probe kernel", waited);
@@ -101,6 +113,8 @@ class Probe {
     }
 
     const std::array<uint32_t, kMaxSms>& counts() const { return counts_; }
+    // CUDA's callbacks told what the newest run was launched with.
+    bool named_arguments() const { return named_arguments_; }
 
  private:
     const CudaDriver& cuda_;
@@ -111,6 +125,7 @@ class Probe {
     CuDevicePtr memory_ = 0;
     CuStream stream_ = nullptr;
     std::array<uint32_t, kMaxSms> counts_{};
+    bool named_arguments_ = false;
 };
 
 Status judge_parameters(const SeenLaunch& seen, CuContext context) {
@@ -187,7 +202,7 @@ Result<Proof> self_check(const CudaDriver& cuda, LaunchHook& hook, const GpuLayo
     const bool waits = plain->wait_entered == context && plain->wait_left == context;
     const Result<bool> refused = probe.is_refused(hook, *plain->layout);
     if (!refused) return refused.error();
-    return Proof{plain->layout, *std::move(map), waits, *refused};
+    return Proof{plain->layout, *std::move(map), waits, probe.named_arguments(), *refused};
 }
 
 }  // namespace vuda::partition

@@ -13,8 +13,9 @@ namespace vuda::partition {
 struct Proof {
     const QmdLayout* layout = nullptr;
     MaskMap map;
-    bool waits = false;    // CUDA told of both ends of the probe's own wait, too
-    bool refuses = false;  // a launch can be kept from running, and its call says so
+    bool waits = false;      // CUDA told of both ends of the probe's own wait, too
+    bool arguments = false;  // CUDA's callbacks named the arguments of the probe's own launches
+    bool refuses = false;    // a launch can be kept from running, and its call says so
 };
 
 // Makes `context` current on this thread while it runs, which is until all TPCs have been seen with and without their

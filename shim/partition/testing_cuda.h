@@ -5,10 +5,12 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/monotonic.h"
@@ -63,7 +65,10 @@ class FakeCuda {
         bool arguments_are_elsewhere = false;   // the block of a call names no arguments
         bool kernel_is_of_a_module = false;     // and not of a library: it runs in its own context only
         int event_record_result = 0;
-        int wait_event_result_after = 0;  // of the wait that keeps the program's next work behind the kernel
+        bool skips_are_ignored = false;
+        uint64_t skip_slot_holds = 0;           // at the beginning of a call
+        bool skipped_calls_have_an_end = true;  // CUDA calls at the end of one as well
+        int wait_event_result_after = 0;        // of the wait that keeps the program's next work behind the kernel
     };
 
     // What streams of the program and of the native side did, in their order.
@@ -159,13 +164,9 @@ class FakeCuda {
         };
         cuda.launch = [](CuFunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                          unsigned bz, unsigned shared, CuStream stream, void** parameters, void**) {
-            const auto memory = *static_cast<CuDevicePtr*>(parameters[0]);
             const CuLaunchConfig config{{gx, gy, gz}, {bx, by, bz}, shared, stream, nullptr, 0};
             if (function == native_kernel()) return current()->launch_native(config, function, parameters);
-            return current()->call(kLaunchKernel, stack().back(), [&] {
-                current()->launch({{gx, gy, gz}, {bx, by, bz}}, QmdKind::kGrid, stack().back(),
-                                  reinterpret_cast<uint32_t*>(memory));
-            });
+            return current()->launch_plain(config, function, parameters);
         };
         if (quirks.no_native_side) return cuda;
         cuda.ctx_create = [](CuContext* context, unsigned, int) {
@@ -190,7 +191,7 @@ class FakeCuda {
             return *bytes = 4, 0;
         };
         cuda.kernel_get_function = [](CuFunction* function, CuKernel kernel) {
-            return *function = kernel, current()->quirks.kernel_is_of_a_module ? 400 : 0;
+            return *function = kernel, current()->quirks.kernel_is_of_a_module && kernel != native_kernel() ? 400 : 0;
         };
         cuda.event_query = [](CuEvent) { return current()->native_work_is_done ? 0 : 600; };
         cuda.kernel_set_attribute = [](int, int, CuKernel, int) { return current()->shared_was_asked_for = true, 0; };
@@ -216,6 +217,31 @@ class FakeCuda {
             return current()->launch_native(*config, function, parameters);
         };
         return cuda;
+    }
+
+    // The self-check's kernel.
+    CuResult launch_plain(const CuLaunchConfig& config, CuFunction function, void** parameters) {
+        struct {
+            CuFunction function;
+            unsigned shape[7];
+            CuStream stream;
+            void** parameters;
+            void** extra;
+        } said{function,
+               {config.grid[0], config.grid[1], config.grid[2], config.block[0], config.block[1], config.block[2],
+                config.shared_bytes},
+               config.stream,
+               parameters,
+               nullptr};
+        const CuContext context = stack().back();
+        return call(
+            kLaunchKernel, context,
+            [&] {
+                launch({{config.grid[0], config.grid[1], config.grid[2]},
+                        {config.block[0], config.block[1], config.block[2]}},
+                       QmdKind::kGrid, context, reinterpret_cast<uint32_t*>(*static_cast<CuDevicePtr*>(parameters[0])));
+            },
+            &said);
     }
 
     // A launch of one kernel of a library, on `config.stream` of the current context, which it may be asked to run
@@ -275,12 +301,27 @@ class FakeCuda {
     // A function of the driver that launches, as the program would call it: its result.
     template <typename Body>
     CuResult call(int function, CuContext context, Body body, void* arguments = nullptr) {
-        if (calls.count(function) == 0) return body(), 0;
+        if (calls.count(function) == 0) {
+            if constexpr (std::is_void_v<decltype(body())>) {
+                return body(), 0;
+            } else {
+                return body();
+            }
+        }
         uint32_t result = 999, other = 999;
         if (quirks.arguments_are_elsewhere) arguments = nullptr;
-        call_back_call(function, context, 0, quirks.results_are_elsewhere ? &other : &result, arguments);
-        body();
-        result = 0;
+        const bool skipped =
+            call_back_call(function, context, 0, quirks.results_are_elsewhere ? &other : &result, arguments) &&
+            !quirks.skips_are_ignored;
+        if (skipped && !quirks.skipped_calls_have_an_end) return static_cast<CuResult>(result);
+        if (!skipped) {
+            if constexpr (std::is_void_v<decltype(body())>) {
+                body();
+                result = 0;
+            } else {
+                result = static_cast<uint32_t>(body());
+            }
+        }
         call_back_call(function, context, 1, quirks.results_are_elsewhere ? &other : &result, arguments);
         return static_cast<CuResult>(result);
     }
@@ -358,6 +399,7 @@ class FakeCuda {
             put(192 + 8 * 3, (is_made(context) ? kBankOfSecond : kBankOfFirst) + more);
             put(192 + 8 * 4, uint64_t{0x00800000'0f4b1d08});
         }
+        if (before_upload) before_upload(qmd);
         call_back(qmd, context);
         if (counts != nullptr) run(qmd, counts);
         return as_it_is();
@@ -392,6 +434,8 @@ class FakeCuda {
         return mask;
     }
 
+    // Adds to a descriptor that is about to go out.
+    std::function<void(uint8_t* qmd)> before_upload;
     Quirks quirks;
     CuContext primary = nullptr;
     Uuid gpu;
@@ -407,12 +451,13 @@ class FakeCuda {
     uint32_t last_wait_result = 0;
     int synchronized = 0;
 
- private:
+ protected:
     static std::vector<CuContext>& stack() {
         thread_local std::vector<CuContext> contexts;
         return contexts;
     }
 
+ private:
     static int subscribe(uint32_t* handle, Callback callback, void* user) {
         FakeCuda& fake = *current();
         *handle = 1;
@@ -448,14 +493,17 @@ class FakeCuda {
         callback_(user_, 0xb, 1, parameters);
     }
 
-    void call_back_call(int function, CuContext context, uint64_t side, uint32_t* result, void* arguments = nullptr) {
+    // Whether it is to be skipped.
+    bool call_back_call(int function, CuContext context, uint64_t side, uint32_t* result, void* arguments = nullptr) {
         uint64_t parameters[13] = {};
         parameters[7] = reinterpret_cast<uint64_t>(arguments);
         parameters[0] = 0x55cc00000000 | quirks.wait_parameter_bytes;
         parameters[5] = reinterpret_cast<uint64_t>(result);
         parameters[8] = reinterpret_cast<uint64_t>(context);
         parameters[10] = side << 32 | static_cast<uint64_t>(function);
+        if (side == 0) parameters[11] = quirks.skip_slot_holds;
         callback_(user_, 6, function, parameters);
+        return side == 0 && static_cast<uint32_t>(parameters[11]) == 1;
     }
 
     void run(const uint8_t* qmd, uint32_t* counts) const {

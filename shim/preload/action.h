@@ -62,6 +62,10 @@ struct AllocCtxshare {
     uint32_t va_space = 0;
     uint32_t flags = 0;  // rm::kCtxshare*
     uint32_t veid = 0;   // in, with the SPECIFIED flag
+    // The VEID may be a program's that is just ending: half a second for RM to take it back.
+    bool patient = false;
+    // Or it may be somebody else's for good: then nothing is made, and that is no failure.
+    bool optional = false;
 };
 
 // UVM_CREATE_EXTERNAL_RANGE. va and length are multiples of 4 KiB.

@@ -10,6 +10,7 @@ bool is_followed(FileRole role, uint32_t request) {
         switch (request) {
             case rm::uvm::kRegisterGpuVaSpace:
             case rm::uvm::kUnregisterGpuVaSpace:
+            case rm::uvm::kCreateExternalRange:
             case rm::uvm::kRegisterChannel: return true;
             default: return false;
         }

@@ -17,6 +17,7 @@
 
 #include "client/session_abi.h"
 #include "rm/abi.h"
+#include "rm/va_layout.h"
 #include "shim/preload/testing_gpu.h"
 #include "shim/preload/testing_rm.h"
 
@@ -425,6 +426,22 @@ void seen_once() {
     CHECK(close(fd) == 0);
 }
 
+// Where CUDA would put its launch descriptors, in slot 1 and 2.
+void addresses(bool moved) {
+    Gpu gpu;
+    start_cuda_client(&gpu);
+    const auto is_free = [](uint64_t at) {
+        void* const wanted = reinterpret_cast<void*>(at);
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+        void* const got = mmap(wanted, 1 << 20, PROT_NONE, flags, -1, 0);
+        if (got != MAP_FAILED) munmap(got, 1 << 20);
+        return got == wanted;
+    };
+    for (const uint64_t at : {rm::kUsualVaBase, rm::kUsualVaBase + rm::kVaStride - (1 << 20)})
+        CHECK(is_free(at) == !moved);
+    CHECK(is_free(rm::kUsualVaBase + rm::kVaStride));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -433,6 +450,10 @@ int main(int argc, char** argv) {
         in_process();
     else if (scenario == "native")
         native();
+    else if (scenario == "addresses_kept")
+        addresses(false);
+    else if (scenario == "addresses_moved")
+        addresses(true);
     else if (scenario == "attach")
         attach();
     else if (scenario == "attach_nobody")

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitizers.h"
 #include "base/unique_fd.h"
 
 namespace vuda::shim {
@@ -98,6 +99,16 @@ TEST(Hook, SaysThatAnOlderDeviceCannotBeShared) {
     const Ran ran = scenario("registers_late");
     EXPECT_EQ(ran.status, 0) << ran.output;
     EXPECT_EQ(lines_of(ran.output, "vuda: not sharing: "), 1u) << ran.output;
+}
+
+// CUDA chooses the first free place.
+TEST(Hook, KeepsPlacesFromCudaInAProgramThatWillAttach) {
+    if (kAddressSanitizer) return;  // has all these places
+    EXPECT_RUNS(scenario("addresses_moved", {{"VUDA_ATTACH", "game"}, {"TEST_VA_SLOT", "1"}}));
+    EXPECT_RUNS(scenario("addresses_kept", {{"VUDA_ATTACH", "game"}, {"TEST_VA_SLOT", "0"}}));
+    EXPECT_RUNS(scenario("addresses_kept", {{"VUDA_ATTACH", "game"}}));
+    EXPECT_RUNS(scenario("addresses_kept", {{"VUDA_ATTACH", "game"}, {"TEST_VA_SLOT", "32"}}));
+    EXPECT_RUNS(scenario("addresses_kept", {{"VUDA_REGISTER", "game"}, {"TEST_VA_SLOT", "1"}}));
 }
 
 TEST(Hook, AttachesToAnotherProcess) { EXPECT_RUNS(scenario("attach", {{"VUDA_ATTACH", "game"}})); }

@@ -329,4 +329,19 @@ VUDA_EXPORT void vuda_preload_wishes_changed(void) {
 
 VUDA_EXPORT uint32_t vuda_preload_abi_version(void) { return VUDA_PRIVATE_ABI; }
 
+// Called by vuda-probe's pair.
+VUDA_EXPORT int vuda_shim_private_l1(uint32_t value, vuda_private_error* error) {
+    const int saved = errno;
+    Process* process = on() ? mine() : nullptr;
+    const Inside inside;
+    int result = -1;
+    if (process != nullptr) {
+        result = process->private_l1(value, error);
+    } else {
+        *error = {static_cast<int32_t>(vuda::Code::kFailedPrecondition), "this process has no renderer", ""};
+    }
+    errno = saved;
+    return result;
+}
+
 }  // extern "C"

@@ -44,6 +44,7 @@ Result<HostChannel::Classes> HostChannel::classes(const Host& host) {
     for (const uint32_t cls : std::span(list).subspan(1, std::min<size_t>(list[0], 200))) {
         if (rm::cls::is_gpfifo(cls)) found.gpfifo = std::max(found.gpfifo, cls);
         if (rm::cls::is_compute(cls)) found.compute = std::max(found.compute, cls);
+        if (rm::cls::is_3d(cls)) found.three_d = std::max(found.three_d, cls);
         if ((cls & 0xff) == 0x61 && cls >= 0xc361) found.usermode = std::max(found.usermode, cls);
     }
     return found;
@@ -72,17 +73,7 @@ Result<std::string> HostChannel::gpu_path(const Host& host) {
     return Error{Code::kNotFound, "the renderer's GPU is not among those that the driver lists", ""};
 }
 
-Status HostChannel::open(const Host& host) {
-    if (channel_ && client_ != host.client) channel_->forget_objects();
-    channel_.reset();
-    order_ = host.order;
-    client_ = host.client;
-    Result<Classes> found = classes(host);
-    if (!found) return found.error();
-    classes_ = *found;
-    if (!partition::has_scg(classes_.compute)) {
-        return Error{Code::kUnimplemented, "this GPU's compute class has no SCG control methods", ""};
-    }
+Result<partition::ShadowPlace> HostChannel::place(const Host& host, uint32_t object_class) {
     Result<std::string> path = gpu_path(host);
     if (!path) return path.error();
     path_ = *std::move(path);
@@ -97,12 +88,27 @@ Status HostChannel::open(const Host& host) {
     place.ctxshare = host.ctxshare;
     place.first_handle = kFirstHandle + kHandlesEach * (handles_++ % 0x1000);
     place.gpfifo_class = classes_.gpfifo;
-    place.compute_class = classes_.compute;
+    place.compute_class = object_class;
     place.usermode_class = classes_.usermode;
-    // In the renderer's own subcontext (VEID 0), on its runqueue: measured on GH100, where other subcontexts need
-    // runqueue 1.
+    // Measured on GH100, where other subcontexts need runqueue 1.
     place.channel_flags = 0;
-    Result<partition::ShadowChannel> made = partition::ShadowChannel::make(past_our_hooks(), abi_, place);
+    return place;
+}
+
+Status HostChannel::open(const Host& host) {
+    if (channel_ && client_ != host.client) channel_->forget_objects();
+    channel_.reset();
+    order_ = host.order;
+    client_ = host.client;
+    Result<Classes> found = classes(host);
+    if (!found) return found.error();
+    classes_ = *found;
+    if (!partition::has_scg(classes_.compute)) {
+        return Error{Code::kUnimplemented, "this GPU's compute class has no SCG control methods", ""};
+    }
+    const Result<partition::ShadowPlace> place = this->place(host, classes_.compute);
+    if (!place) return place.error();
+    Result<partition::ShadowChannel> made = partition::ShadowChannel::make(past_our_hooks(), abi_, *place);
     if (!made) return made.error();
     channel_.emplace(*std::move(made));
     return {};
@@ -117,6 +123,25 @@ Result<std::chrono::nanoseconds> HostChannel::run(const Host& host, std::span<co
     const std::vector<partition::Method> list(methods.begin(), methods.end());
     return channel_->submit(
         partition::push_buffer(classes_.compute, list, channel_->semaphore(), channel_->next_payload()), kLimit);
+}
+
+Status HostChannel::set_l1(const Host& host, uint32_t value) {
+    const std::lock_guard lock(mutex_);
+    if (host.client == 0) return no_renderer();
+    const Result<Classes> found = classes(host);
+    if (!found) return found.error();
+    classes_ = *found;
+    const uint32_t three_d = classes_.three_d;
+    if (!partition::has_l1_configuration(three_d))
+        return Error{Code::kUnimplemented, "this GPU's 3D class is not known to have SET_L1_CONFIGURATION", ""};
+    const Result<partition::ShadowPlace> place = this->place(host, three_d);
+    if (!place) return place.error();
+    Result<partition::ShadowChannel> made = partition::ShadowChannel::make(past_our_hooks(), abi_, *place);
+    if (!made) return made.error();
+    const auto sent = made->submit(partition::push_buffer(three_d, {{partition::kSetL1Configuration, value}},
+                                                          made->semaphore(), made->next_payload()),
+                                   kLimit);
+    return sent ? Status{} : Status(sent.error());
 }
 
 }  // namespace vuda::shim

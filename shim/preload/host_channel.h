@@ -32,15 +32,22 @@ class HostChannel {
     // shadow_channel.h.
     Result<std::chrono::nanoseconds> run(const Host& host, std::span<const partition::Method> methods);
 
+    // Sends SET_L1_CONFIGURATION of the 3D class on a channel of its own in `host`. UNIMPLEMENTED: the class has no
+    // such method. Others as run().
+    Status set_l1(const Host& host, uint32_t value);
+
  private:
     struct Classes {
         uint32_t gpfifo = 0;
         uint32_t compute = 0;
         uint32_t usermode = 0;
+        uint32_t three_d = 0;
     };
     Result<Classes> classes(const Host& host);
     Result<std::string> gpu_path(const Host& host);
     Status open(const Host& host);
+    // Of a channel in the renderer's own subcontext (VEID 0), on its runqueue, with an object of that class.
+    Result<partition::ShadowPlace> place(const Host& host, uint32_t object_class);
 
     const FdTable& files_;
     RmCalls& calls_;

@@ -27,6 +27,7 @@ class LateSession {
     decltype(&vuda_private_start) start = nullptr;
     decltype(&vuda_private_register) register_name = nullptr;
     decltype(&vuda_private_attach) attach = nullptr;
+    decltype(&vuda_private_va_slot) va_slot = nullptr;
     decltype(&vuda_private_attach_done) attach_done = nullptr;
     decltype(&vuda_private_detached) detached = nullptr;
     decltype(&vuda_private_report) report = nullptr;

@@ -1,6 +1,7 @@
 // Deciding whether and how a CUDA TSG's channels go into a renderer's TSG, and what has to happen first.
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "shim/preload/decode.h"
 #include "shim/preload/state.h"
@@ -99,7 +100,7 @@ Plan Redirector::State::merge(const Call& call, uint32_t client_handle, uint32_t
         t.stage = Tsg::Stage::kMerging;
         space->merging = space->awaiting = true;
         plan.disposition = Plan::Disposition::kAttach;
-        plan.attach = {space->gpu, channels, call.now_ns};
+        plan.attach = {space->gpu, channels, call.now_ns, space->base};
         plan.intent.attach = true;
         return plan;
     }
@@ -157,18 +158,53 @@ Plan Redirector::State::merge_with(const Call& call, Plan plan, const Host* host
                               std::back_inserter(plan.before));
     }
 
+    const std::optional<uint32_t> veid = take_stale(*owner, host != nullptr ? stale_veids() : offer->stale_veids,
+                                                    offer != nullptr ? offer->unknown_veids : 0, plan);
+
     // The context share: ours when CUDA has none of its own (legacy) or keeps it (partial); else CUDA's own one moves.
     if (intent.partial || intent.legacy) {
         intent.ctxshare = fresh_handle(*owner);
         plan.before.push_back(AllocCtxshare{owner->file, intent.client, intent.shared, intent.ctxshare, intent.va_space,
-                                            rm::kCtxShareAsync, 0});
+                                            veid ? rm::kCtxShareSpecified : rm::kCtxShareAsync, veid.value_or(0)});
     }
     if (intent.legacy) {
         move_channel(*t, intent.shared, intent.ctxshare, call.params, &plan);
     } else if (!intent.partial) {
-        move_ctxshare(intent.shared, call.params, &plan);
+        move_ctxshare(intent.shared, veid, call.params, &plan);
     }
     return plan;
+}
+
+// The subcontexts in which programs computed that are gone. Whenever another one begins to compute, the GPU's front end
+// writes to a control buffer in the address space of each that ever did, also of these, whose address space went with
+// its program: Xid 31 at 0x51f2000 (seen on an H200: attached, ended, and the next in another VEID). So none may be
+// nobody's: CUDA gets one of them, which is returned, and its address space, with all mirrors, stands in for the rest.
+std::optional<uint32_t> Redirector::State::take_stale(Client& owner, uint64_t stale, uint64_t unknown, Plan& plan) {
+    std::optional<uint32_t> own;
+    for (uint32_t veid = 64; veid-- > 1;) {  // 0 is for graphics
+        const bool known = (stale >> veid & 1) != 0;
+        if (!known && (unknown >> veid & 1) == 0) continue;
+        const uint32_t handle = fresh_handle(owner);
+        const Intent& intent = plan.intent;
+        plan.before.push_back(AllocCtxshare{owner.file, intent.client, intent.shared, handle, intent.va_space,
+                                            rm::kCtxShareSpecified, veid, known, !known});
+        if (own || !known) continue;
+        // Free, or free by now: the call that goes on takes it.
+        own = veid;
+        plan.before.push_back(FreeObject{owner.file, intent.client, handle});
+    }
+    return own;
+}
+
+// Of the renderer's TSG in this process.
+uint64_t Redirector::State::stale_veids() const {
+    uint64_t taken = 0;
+    for (const auto& [handle, one] : clients) {
+        for (const auto& [group, tsg] : one.tsgs) {
+            if (tsg.merge != nullptr && !tsg.merge->attach) taken |= tsg.merge->veids | uint64_t{1} << tsg.merge->veid;
+        }
+    }
+    return host().order == computed_order ? computed & ~taken : 0;
 }
 
 // The forwarded call of a kMerge plan came back. False: it failed, and the plan must be undone.
@@ -194,7 +230,18 @@ bool Redirector::State::finish_merge(const Plan& plan, std::span<const ActionRes
     for (size_t i = 0; i < plan.before.size() && i < results.size(); ++i) {
         if (const auto* range = std::get_if<UvmCreateRange>(&plan.before[i]))
             space->mirrors.put(range->va, {range->length, range->mapping});
-        if (std::holds_alternative<AllocCtxshare>(plan.before[i])) made->veid = results[i].veid;
+        const auto* share = std::get_if<AllocCtxshare>(&plan.before[i]);
+        if (share == nullptr) continue;
+        if (share->object == intent.ctxshare) made->veid = results[i].veid;
+        const auto given_back = [&](const Action& action) {
+            const auto* gone = std::get_if<FreeObject>(&action);
+            return gone != nullptr && gone->object == share->object;
+        };
+        if ((!share->patient && !share->optional) || results[i].veid != share->veid ||
+            std::ranges::any_of(plan.before, given_back))
+            continue;
+        made->taken.push_back(share->object);
+        made->veids |= uint64_t{1} << share->veid;
     }
     ++space->mirror_users;
     t->merge = std::move(made);
@@ -232,11 +279,16 @@ void Redirector::State::scheduled(const Intent& intent, uint32_t status) {
     Merge& m = *t->merge;
     m.turn_open = false;
     m.bootstrapped = status == kNvOk;
+    if (!m.attach) {
+        if (const uint64_t order = host().order; std::exchange(computed_order, order) != order) computed = 0;
+        computed |= m.veids | uint64_t{1} << m.veid;
+    }
     Notice done;
     done.kind = Notice::Kind::kAttachDone;
     done.turn = m.attach;
     done.moved = m.moved;
     done.veid = m.veid;
+    done.veids = m.veids | uint64_t{1} << m.veid;
     done.buffers = m.buffers;
     done.started_ns = m.started_ns;
     if (status != kNvOk) done.refusal = {Reason::kChannelRefused, status, 0, 0};
@@ -260,6 +312,7 @@ void Redirector::State::clean_up(uint32_t client_handle, uint32_t tsg_handle, st
             objects->push_back(FreeObject{owner->file, client_handle, handle});
     }
     if (merge.ctxshare != 0) objects->push_back(FreeObject{owner->file, client_handle, merge.ctxshare});
+    for (const uint32_t taken : merge.taken) objects->push_back(FreeObject{owner->file, client_handle, taken});
     objects->push_back(FreeObject{owner->file, client_handle, merge.shared});
     if (++merge.va_space->leaving == merge.va_space->mirror_users) {
         for (const auto& [va, mirror] : merge.va_space->mirrors.entries())

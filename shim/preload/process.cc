@@ -1,6 +1,7 @@
 #include "shim/preload/process.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "base/monotonic.h"
 #include "base/result.h"
 #include "rm/driver_version.h"
+#include "rm/va_layout.h"
 #include "shim/preload/bootstrap.h"
 #include "shim/preload/decode.h"
 #include "shim/preload/next.h"
@@ -157,6 +159,28 @@ void Process::opened(int fd, FileRole role) {
     std::vector<FileId> gone;
     files_.opened(fd, role, &gone);
     forget(gone);
+    if (role == FileRole::kControl && !addresses_moved_.exchange(true, std::memory_order_relaxed)) move_addresses();
+}
+
+// The GPU tells the launch descriptors of a TSG apart by their addresses, and CUDA puts those of every process at the
+// same ones, unless something else is there. So a program that will share with others keeps their places from CUDA,
+// before it comes to choose one. What it then chose is seen by the redirector, and judged by vudad.
+void Process::move_addresses() {
+    constexpr uint32_t kPatienceMs = 250;
+    const int saved = errno;
+    if (session_.load(settings_, reinterpret_cast<const void*>(&read_settings))) {
+        const vuda_private_wishes now = session_.wishes(settings_);
+        if (now.attach_name[0] != '\0' && std::strcmp(now.attach_name, now.register_name) != 0) {
+            start_session();
+            const int slot = session_.va_slot(kPatienceMs);
+            if (slot > 0 && static_cast<uint32_t>(slot) < rm::kVaSlots) {
+                // If that is refused, CUDA is where it always is.
+                ::mmap(reinterpret_cast<void*>(rm::kUsualVaBase), rm::kVaStride * static_cast<size_t>(slot), PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+            }
+        }
+    }
+    errno = saved;
 }
 
 void Process::duplicated(int from, int to) {
@@ -434,8 +458,8 @@ Offer Process::attach(const AttachWish& wish) {
     int result = -1;
     if (session_.loaded()) {
         const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(patience_left(wish.started_ns)).count();
-        result =
-            session_.attach(name, wish.gpu.bytes.data(), wish.channels, static_cast<uint32_t>(left), &handles, &error);
+        result = session_.attach(name, wish.gpu.bytes.data(), wish.channels, wish.va_base, static_cast<uint32_t>(left),
+                                 &handles, &error);
     } else {
         error.code = static_cast<int>(Code::kUnavailable);
         std::snprintf(error.text, sizeof error.text, "libvuda.so is not loaded");
@@ -453,6 +477,8 @@ Offer Process::attach(const AttachWish& wish) {
         }
         std::free(handles.items);
         offer.channels_in_use = handles.channels_in_use;
+        offer.stale_veids = handles.stale_veids;
+        offer.unknown_veids = handles.unknown_veids;
         // A transfer without a TSG still opened a turn: the import of descriptor -1 fails, and the turn ends by that.
         offer.ok = true;
         VUDA_FAULT_POINT(shim_offer_taken);
@@ -516,8 +542,8 @@ void Process::deliver(const Notice& notice) {
             if (!loaded) return;
             VUDA_FAULT_POINT(shim_attach_done);
             if (notice.turn) {
-                session_.attach_done(notice.moved, notice.veid, notice.buffers, static_cast<uint32_t>(spent / 1000),
-                                     reason);
+                session_.attach_done(notice.moved, notice.veid, notice.veids, notice.buffers,
+                                     static_cast<uint32_t>(spent / 1000), reason);
             } else {
                 session_.report(notice.refusal ? kStateUnshared : kStateSharing, reason);
             }
@@ -580,6 +606,32 @@ int Process::host_methods(const uint32_t* pairs, uint32_t count, uint64_t* ns, v
             return 0;
         }
         why = took.error();
+    } catch (...) {  // as `why` says
+    }
+    *error = {};
+    error->code = static_cast<int>(why.code);
+    std::snprintf(error->text, sizeof error->text, "%s", why.text.c_str());
+    std::snprintf(error->hint, sizeof error->hint, "%s", why.hint.c_str());
+    return -1;
+}
+
+int Process::private_l1(uint32_t value, vuda_private_error* error) {
+    constexpr uint32_t kLargest = 6;  // 7 is a class error on GH100
+    Error why{Code::kResourceExhausted, "out of memory", {}};
+    try {
+        bool to_others;
+        {
+            const std::lock_guard lock(mutex_);
+            to_others = wishes_.register_name[0] != '\0' || wishes_.attach_name[0] != '\0';
+        }
+        const std::lock_guard busy(files_busy_);
+        Status sent = to_others ? Error{Code::kFailedPrecondition, "only a TSG that is nobody else's is sent it", {}}
+                      : value == 0 || value > kLargest
+                          ? Error{Code::kInvalidArgument, "SET_L1_CONFIGURATION takes 1 to 6", {}}
+                      : host_channel_ == nullptr ? Error{Code::kFailedPrecondition, "the driver is not supported", {}}
+                                                 : host_channel_->set_l1(host(), value);
+        if (sent) return 0;
+        why = sent.error();
     } catch (...) {  // as `why` says
     }
     *error = {};

@@ -61,6 +61,8 @@ class Process : public RedirectorAccess, public Attacher {
     void device_created();
     void wishes_changed();
     LateSession& session() { return session_; }
+    // vuda_shim_private_l1.
+    int private_l1(uint32_t value, vuda_private_error* error);
 
     // ---- RedirectorAccess ----
     Plan before(const Call& call) override;
@@ -78,6 +80,7 @@ class Process : public RedirectorAccess, public Attacher {
     void read_driver();
     int handle(UserCall& call);
     void forget(const std::vector<FileId>& files);
+    void move_addresses();
     FileId file_of(int fd, unsigned long request);
     // Before a graphics-engine TSG is made: libvuda is loaded if anybody asked, and the wishes of this moment apply.
     // Also before the address space of a CUDA context, which comes first: loading and connecting then go on beside
@@ -126,6 +129,7 @@ class Process : public RedirectorAccess, public Attacher {
     std::vector<MirrorUpdate> kept_updates_;
     std::atomic<bool> has_kept_updates_{false};
     std::map<uint64_t, uint64_t> spent_ns_;  // by Notice::started_ns: how long the merging ioctl took
+    std::atomic<bool> addresses_moved_{false};
     bool started_ = false;
     bool reported_driver_ = false;
     vuda_private_wishes wishes_{};

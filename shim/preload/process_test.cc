@@ -49,6 +49,24 @@ class ProcessTest : public ::testing::Test {
     std::unique_ptr<Process> process_;
 };
 
+// vuda-probe's pair may send the method; a process whose TSG others may hold, never.
+TEST_F(ProcessTest, L1IsSentToNobodyElsesTsg) {
+    const auto code = [](Process& process, uint32_t value) {
+        vuda_private_error error{};
+        EXPECT_EQ(process.private_l1(value, &error), -1);
+        return static_cast<Code>(error.code);
+    };
+    EXPECT_EQ(code(*process_, 0), Code::kInvalidArgument);
+    EXPECT_EQ(code(*process_, 7), Code::kInvalidArgument) << "a class error";
+    EXPECT_EQ(code(*process_, 3), Code::kFailedPrecondition) << "there is no renderer";
+    for (char* name : {settings_.wishes.register_name, settings_.wishes.attach_name}) {
+        name[0] = 'x';
+        Process named(settings_, marks_.get());
+        EXPECT_EQ(code(named, 7), Code::kFailedPrecondition) << "whatever it is";
+        name[0] = '\0';
+    }
+}
+
 TEST_F(ProcessTest, ThreadsShareAndGoWhileFilesComeAndGo) {
     Gpu gpu;
     start_renderer(&gpu);

@@ -69,6 +69,12 @@ Words describe(const Refusal& refusal) {
                    "CUDA's address space holds something else at 0x%" PRIx64 ", where a control buffer must go",
                    refusal.detail);
             break;
+        case Reason::kVeidTaken:
+            set(Code::kUnavailable);
+            format(words.text, "a program that shared the TSG has not let go of subcontext %" PRIu64 " yet",
+                   refusal.detail);
+            format(words.hint, "start this one again");
+            break;
         case Reason::kCtxshareRefused:
             set(Code::kResourceExhausted);
             format(words.text, "the driver refused a context share in the renderer's TSG (NV_STATUS 0x%x)",

@@ -21,6 +21,7 @@ enum class Reason : uint8_t {
     kBufferRefused,       // RM or UVM refused a control buffer; status, detail: its address
     kBufferOverlap,       // CUDA's address space holds something else at a control buffer's address (detail)
     kCtxshareRefused,     // RM refused the context share; status
+    kVeidTaken,           // a program that shared is still ending; detail: its VEID
     kChannelRefused,      // RM refused the first channel; status
     kContextGone,         // CUDA freed its context before the channels ran
     kBusy,                // another context of this process was being set up for too long

@@ -105,8 +105,9 @@ Plan Redirector::refused(const Plan& plan, const Call& call, size_t failed, std:
         why = {Reason::kBufferRefused, status, map->va, 0};
     } else if (const auto* range = std::get_if<UvmCreateRange>(&action)) {
         why = {Reason::kBufferOverlap, status, range->va, 0};
-    } else if (std::holds_alternative<AllocCtxshare>(action)) {
-        why.reason = Reason::kCtxshareRefused;
+    } else if (const auto* share = std::get_if<AllocCtxshare>(&action)) {
+        why = share->patient ? Refusal{Reason::kVeidTaken, status, share->veid, 0}
+                             : Refusal{Reason::kCtxshareRefused, status, 0, 0};
     } else if (failed > 0) {
         why.reason = Reason::kBufferRefused;
     }

@@ -71,12 +71,15 @@ struct Offer {
     int tsg_fd = -1;
     uint32_t channels_in_use = 0;
     std::vector<OfferedBuffer> buffers;
+    uint64_t stale_veids = 0;    // bit N: subcontext N is to be taken
+    uint64_t unknown_veids = 0;  // bit N: likewise, if it can be had
 };
 
 struct AttachWish {
     Uuid gpu;
     uint32_t channels = 0;    // GR channels that will move, 1..128
     uint64_t started_ns = 0;  // when the program's call began: patience counts from there
+    uint64_t va_base = 0;     // lowest GPU virtual address that CUDA uses; 0: none seen
 };
 
 struct Subdevice {
@@ -116,6 +119,7 @@ struct Notice {
     bool turn = false;       // kAttachDone: vudad admitted this attach and waits for its end
     uint32_t moved = 0;
     uint32_t veid = 0;
+    uint64_t veids = 0;  // bit N: subcontext N is its: that one, and those taken besides
     uint32_t buffers = 0;
     uint64_t started_ns = 0;  // kAttachDone: when the attach began
     Refusal refusal;

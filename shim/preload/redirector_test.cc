@@ -320,6 +320,73 @@ TEST_F(RedirectorTest, FreeingTheContextTakesEverythingBack) {
     EXPECT_EQ(rm_.log[12], "free 5c000015");
 }
 
+// Programs computed in VEIDs 63, 62 and 60 and are gone.
+TEST_F(RedirectorTest, SubcontextsThatAreNobodysAreTaken) {
+    p_.redirector.set_wishes(across());
+    p_.offer_host();
+    p_.offer.stale_veids = uint64_t{0b1101} << 60 | 1;
+    p_.start_context();
+    EXPECT_EQ(p_.offered_group()->veids, (std::set<uint32_t>{0, 1, 60, 62, 63}));
+    EXPECT_EQ(rm_.find(p_.cu, p_.cu_share)->veid, 63u) << "one of them is CUDA's own";
+    const auto done = std::ranges::find(p_.notices, Notice::Kind::kAttachDone, &Notice::kind);
+    ASSERT_NE(done, p_.notices.end());
+    EXPECT_EQ(done->veid, 63u);
+    EXPECT_EQ(done->veids, uint64_t{0b1101} << 60);
+    EXPECT_EQ(done->moved, 8u);
+    ASSERT_EQ(p_.free_object(kCudaFile, p_.cu, p_.cu_tsg), 0u);
+    expect_native();
+    EXPECT_EQ(p_.offered_group()->veids, (std::set<uint32_t>{0, 1}));
+}
+
+// A vudad that was restarted knows only that they may be.
+TEST_F(RedirectorTest, SubcontextsOfWhichNothingIsKnownAreTakenIfNobodyHasThem) {
+    p_.redirector.set_wishes(across());
+    p_.offer_host();
+    p_.offer.unknown_veids = uint64_t{0b1111} << 60;
+    p_.offered_group()->veids.insert(62);  // somebody computes there
+    p_.start_context();
+    EXPECT_EQ(p_.offered_group()->veids, (std::set<uint32_t>{0, 1, 59, 60, 61, 62, 63}));
+    const auto done = std::ranges::find(p_.notices, Notice::Kind::kAttachDone, &Notice::kind);
+    ASSERT_NE(done, p_.notices.end());
+    EXPECT_EQ(done->veid, 59u);
+    EXPECT_EQ(done->veids, uint64_t{0b10111} << 59);
+    ASSERT_EQ(p_.free_object(kCudaFile, p_.cu, p_.cu_tsg), 0u);
+    expect_native();
+    EXPECT_EQ(p_.offered_group()->veids, (std::set<uint32_t>{0, 1, 62}));
+}
+
+TEST_F(RedirectorTest, WhoCannotTakeTheSubcontextsDoesNotShare) {
+    p_.redirector.set_wishes(across());
+    p_.offer_host();
+    p_.offer.stale_veids = uint64_t{0b11} << 62;
+    p_.offered_group()->veids.insert(62);  // its program did not end
+    p_.start_context();
+    expect_native();
+    EXPECT_EQ(p_.offered_group()->veids, (std::set<uint32_t>{0, 1, 62}));
+    const auto done = std::ranges::find(p_.notices, Notice::Kind::kAttachDone, &Notice::kind);
+    ASSERT_NE(done, p_.notices.end());
+    EXPECT_EQ(done->refusal.reason, Reason::kVeidTaken);
+}
+
+// Two contexts of the renderer's own process go, the next one comes alone.
+TEST_F(RedirectorTest, SubcontextsOfEarlierContextsAreTakenInOneProcess) {
+    p_.redirector.set_wishes(in_process());
+    p_.start_renderer();
+    p_.start_context();
+    uint32_t tsg = 0x5c000115;
+    uint32_t channel = 0x5c00011c;
+    second_context(tsg, channel);
+    ASSERT_EQ(p_.control(kCudaFile, p_.cu, tsg, rm::ctrl::kTsgGpfifoSchedule, {1, 0, 0}), 0u);
+    EXPECT_EQ(vk_group()->veids, (std::set<uint32_t>{0, 62, 63}));
+    ASSERT_EQ(p_.free_object(kCudaFile, p_.cu, tsg), 0u);
+    ASSERT_EQ(p_.free_object(kCudaFile, p_.cu, p_.cu_tsg), 0u);
+    EXPECT_EQ(vk_group()->veids, (std::set<uint32_t>{0}));
+    second_context(tsg, channel);
+    EXPECT_EQ(vk_group()->veids, (std::set<uint32_t>{0, 62, 63}));
+    ASSERT_EQ(p_.free_object(kCudaFile, p_.cu, tsg), 0u);
+    EXPECT_EQ(vk_group()->veids, (std::set<uint32_t>{0}));
+}
+
 TEST_F(RedirectorTest, FreeingDeviceOrClientTakesEverythingBack) {
     for (const bool client : {false, true}) {
         TestRm rm;

@@ -31,10 +31,13 @@ Plan Redirector::State::answer_ok(const Call& call) const {
     return plan;
 }
 
-// CUDA's context share under the renderer's TSG. VEID 0 belongs to graphics, so never SYNC or SPECIFIED.
-void Redirector::State::move_ctxshare(uint32_t shared, Bytes params, Plan* plan) const {
+// CUDA's context share under the renderer's TSG. VEID 0 belongs to graphics, so never SYNC; `veid`: that one.
+void Redirector::State::move_ctxshare(uint32_t shared, std::optional<uint32_t> veid, Bytes params, Plan* plan) const {
     edit_arg(plan, kAllocParent, shared);
-    if (load<rm::ContextShareParams>(params).flags != rm::kCtxShareAsync) {
+    if (veid) {
+        edit_param(plan, offsetof(rm::ContextShareParams, flags), rm::kCtxShareSpecified);
+        edit_param(plan, offsetof(rm::ContextShareParams, subctxId), *veid, 0);
+    } else if (load<rm::ContextShareParams>(params).flags != rm::kCtxShareAsync) {
         edit_param(plan, offsetof(rm::ContextShareParams, flags), rm::kCtxShareAsync);
     }
 }
@@ -74,7 +77,7 @@ Plan Redirector::State::before_alloc(const Call& call) {
             plan.intent.kind = Intent::Kind::kMoveCtxshare;
             plan.intent.client = args.hRoot;
             plan.intent.tsg = args.hObjectParent;
-            move_ctxshare(t->merge->shared, call.params, &plan);
+            move_ctxshare(t->merge->shared, std::nullopt, call.params, &plan);
             return plan;
         }
         if (t->stage == Tsg::Stage::kOpen) {

@@ -1,12 +1,14 @@
 #include "shim/preload/rm_calls.h"
 
 #include <fcntl.h>
+#include <time.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
 
 #include "base/fault_point.h"
+#include "base/monotonic.h"
 #include "rm/abi.h"
 #include "shim/preload/bootstrap.h"
 #include "shim/preload/next.h"
@@ -16,6 +18,20 @@ namespace {
 
 // UvmGpuMappingTypeReadWriteAtomic
 constexpr uint32_t kReadWriteAtomic = 1;
+
+// What the end of a process takes RM, generously; and how often it is asked.
+constexpr uint64_t kVeidPatienceNs = 500'000'000;
+constexpr long kVeidNapNs = 2'000'000;
+
+// RM's heap of VEIDs has no room at that place.
+bool is_taken(uint32_t status) {
+    return status == rm::nv::kNoMemory || status == rm::nv::kInsufficientResources || status == rm::nv::kInUse;
+}
+
+void nap(long ns) {
+    const timespec time{0, ns};
+    ::nanosleep(&time, nullptr);
+}
 
 uint32_t call(int fd, unsigned long request, void* arg, const uint32_t* status) {
     if (fd < 0) return rm::nv::kInvalidClient;
@@ -115,9 +131,15 @@ ActionResult RmCalls::run(const Action& action) {
         args.pAllocParms = reinterpret_cast<uintptr_t>(&params);
         const auto* status =
             reinterpret_cast<const uint32_t*>(reinterpret_cast<const char*>(&args) + abi_.alloc_status);
-        result.status =
-            call(files_.descriptor(ctxshare->file), rm::rm_request(rm::escape::kAlloc, abi_.alloc_size), &args, status);
+        const auto ask = [&] {
+            return call(files_.descriptor(ctxshare->file), rm::rm_request(rm::escape::kAlloc, abi_.alloc_size), &args,
+                        status);
+        };
+        const uint64_t until = monotonic_ns() + (ctxshare->patient ? kVeidPatienceNs : 0);
+        // RM tells nobody when it has freed what another process had, so it is asked again.
+        while ((result.status = ask()) != kNvOk && is_taken(result.status) && monotonic_ns() < until) nap(kVeidNapNs);
         result.veid = params.subctxId;
+        if (ctxshare->optional && is_taken(result.status)) result = {};
     } else if (const auto* range = std::get_if<UvmCreateRange>(&action)) {
         rm::UvmCreateExternalRangeArgs args{};
         args.base = range->va;

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -20,6 +21,7 @@ inline constexpr uint64_t kPage = 4096;  // what addresses and lengths of mappin
 struct VaSpace {
     bool external = false;  // page tables belong to UVM: a CUDA client's
     FileId uvm = 0;         // the file it is registered with; 0 = not (any more)
+    uint64_t base = 0;      // where CUDA's own memory begins; 0: it has none yet
     Uuid gpu;
     // Control buffers of a renderer that are mapped here, by address. They serve every context in this address space
     // that shares; the last of these takes them away.
@@ -65,6 +67,8 @@ struct Merge {
     uint32_t limit = UINT32_MAX;
     uint32_t moved = 0;  // channels moved so far, freed ones included
     uint32_t veid = 0;
+    uint64_t veids = 0;           // bit N: taken besides, so that none is nobody's (take_stale)
+    std::vector<uint32_t> taken;  // their context shares
     uint32_t buffers = 0;
     bool attach = false;     // the TSG came from vudad
     bool turn_open = false;  // the channels were not scheduled yet
@@ -125,6 +129,9 @@ struct Redirector::State {
     Wishes wishes;
     Refusal stopped;
     std::map<uint32_t, Client> clients;
+    // Sharing in one process: bit N: CUDA computed in subcontext N of the renderer's TSG, which is this one (Host).
+    uint64_t computed = 0;
+    uint64_t computed_order = 0;
     std::vector<Notice> notices;
     uint32_t handles_made = 0;
     uint64_t tsgs_made = 0;
@@ -167,6 +174,8 @@ struct Redirector::State {
     // Why nothing of this client may share, whoever the renderer is.
     Refusal unfit(const Client& client, const Tsg& tsg) const;
     Plan merge_with(const Call& call, Plan plan, const Host* host, const Offer* offer);
+    std::optional<uint32_t> take_stale(Client& owner, uint64_t stale, uint64_t unknown, Plan& plan);
+    uint64_t stale_veids() const;
     bool finish_merge(const Plan& plan, std::span<const ActionResult> results);
     void mark_moved(const Call& call, const Outcome& outcome, const Intent& intent);
     void scheduled(const Intent& intent, uint32_t status);
@@ -194,7 +203,7 @@ struct Redirector::State {
     void forget_freed(const rm::FreeArgs& args);
     Plan inject(const Call& call, uint32_t client, uint32_t tsg);
     Plan per_channel(const Call& call, const rm::ControlArgs& args, uint32_t tsg_handle, Tsg& tsg);
-    void move_ctxshare(uint32_t shared, Bytes params, Plan* plan) const;
+    void move_ctxshare(uint32_t shared, std::optional<uint32_t> veid, Bytes params, Plan* plan) const;
     void move_channel(const Tsg& tsg, uint32_t shared, uint32_t ctxshare, Bytes params, Plan* plan) const;
 };
 

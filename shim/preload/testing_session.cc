@@ -53,9 +53,10 @@ VUDA_TEST_EXPORT void vuda_private_register(const char* name, const uint8_t uuid
     note(text);
 }
 
-VUDA_TEST_EXPORT int vuda_private_attach(const char* name, const uint8_t[16], uint32_t channels, uint32_t timeout,
-                                         vuda_private_handles* out, vuda_private_error* error) {
-    note(std::string("attach ") + name + " " + std::to_string(channels) + (timeout <= 2000 ? "" : " too patient"));
+VUDA_TEST_EXPORT int vuda_private_attach(const char* name, const uint8_t[16], uint32_t channels, uint64_t va_base,
+                                         uint32_t timeout, vuda_private_handles* out, vuda_private_error* error) {
+    note(std::string("attach ") + name + " " + std::to_string(channels) + (timeout <= 2000 ? "" : " too patient") +
+         (va_base != 0 ? " above " + std::to_string(va_base >> 33) : ""));
     const auto exported = reinterpret_cast<int (*)(int)>(dlsym(RTLD_DEFAULT, "test_exported_fd"));
     if (std::strcmp(name, "nobody") == 0 || exported == nullptr) {
         *error = {};
@@ -72,7 +73,13 @@ VUDA_TEST_EXPORT int vuda_private_attach(const char* name, const uint8_t[16], ui
     return 0;
 }
 
-VUDA_TEST_EXPORT void vuda_private_attach_done(uint32_t channels, uint32_t veid, uint32_t buffers, uint32_t,
+// Moved up once where a test says so.
+VUDA_TEST_EXPORT int vuda_private_va_slot(uint32_t) {
+    const char* const slot = std::getenv("TEST_VA_SLOT");
+    return slot != nullptr ? std::atoi(slot) : -1;
+}
+
+VUDA_TEST_EXPORT void vuda_private_attach_done(uint32_t channels, uint32_t veid, uint64_t, uint32_t buffers, uint32_t,
                                                const vuda_private_error* reason) {
     note("attach_done " + std::to_string(channels) + " " + std::to_string(veid) + " " + std::to_string(buffers) +
          (reason != nullptr ? std::string(" ") + reason->text : ""));

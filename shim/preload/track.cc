@@ -1,6 +1,7 @@
 // Follows what RM and UVM did, from the calls that succeeded.
 #include <algorithm>
 
+#include "rm/va_layout.h"
 #include "shim/preload/decode.h"
 #include "shim/preload/state.h"
 
@@ -179,6 +180,16 @@ void Redirector::State::track_uvm(const Call& call, const Outcome&) {
         if (space == nullptr) return;
         space->uvm = call.file;
         std::memcpy(space->gpu.bytes.data(), args.gpuUuid, space->gpu.bytes.size());
+    } else if (call.request == rm::uvm::kCreateExternalRange) {
+        // CUDA's heap, from which its launch descriptors come, is where its first such range is, below 2^40.
+        const auto args = load<rm::UvmCreateExternalRangeArgs>(call.arg);
+        if (args.base < rm::kUsualVaBase || args.base >> 40 != 0) return;
+        for (auto& [handle, owner] : clients) {
+            for (auto& [space_handle, space] : owner.va_spaces) {
+                if (space->uvm == call.file)
+                    space->base = space->base == 0 ? args.base : std::min(space->base, args.base);
+            }
+        }
     } else if (call.request == rm::uvm::kUnregisterGpuVaSpace) {
         const auto args = load<rm::UvmUnregisterGpuArgs>(call.arg);
         for (auto& [handle, owner] : clients) {

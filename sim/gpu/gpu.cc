@@ -537,6 +537,7 @@ void Gpu::check(Channel& channel, const work::Launch& launch) {
         mmu_fault(channel, "GPC0 GPCCLIENT_RAST", 0, "VIRT_READ");
         return;
     }
+    if ((launch.flags & work::kLaunchControlState) != 0 && touches_stale_veid(channel)) return;
     if ((launch.flags & work::kLaunchControlState) == 0 || !rules_.on(Rule::kFaultControlBuffers)) return;
     for (const ControlBuffer& buffer : tsg.control_buffers) {
         uint64_t here = 0;
@@ -559,6 +560,19 @@ void Gpu::check(Channel& channel, const work::Launch& launch) {
             return;
         }
     }
+}
+
+// A subcontext begins to compute: the front end writes to a control buffer in the address space of each that ever did.
+bool Gpu::touches_stale_veid(Channel& channel) {
+    Tsg& tsg = *channel.tsg;
+    auto& own = tsg.computed[channel.share->veid];
+    if (std::exchange(own, {channel.vas, true}).ran) return false;
+    for (const auto& [veid, computed] : tsg.computed) {
+        if (!computed.vas.expired() || tsg.control_buffers.empty() || !rules_.on(Rule::kFaultStaleVeid)) continue;
+        mmu_fault(channel, "HUBCLIENT_FE", tsg.control_buffers.front().address + 0x2000, "VIRT_WRITE");
+        return true;
+    }
+    return false;
 }
 
 void Gpu::run_method(Channel& channel, const Method& method) {

@@ -126,6 +126,7 @@ class Gpu {
     void carry_out(Channel& channel, const Effect& effect);
     void release(Channel& channel, const Release& release);
     void check(Channel& channel, const work::Launch& launch);
+    bool touches_stale_veid(Channel& channel);
     void run_method(Channel& channel, const Method& method);
     void report(Channel& channel, uint64_t address, const SmSet& sms);
     void mmu_fault(Channel& channel, const char* unit, uint64_t address, const char* access);

@@ -97,6 +97,12 @@ struct Tsg {
     uint32_t engine = 0;
     std::bitset<kVeids> veids;          // taken
     std::bitset<kVeids> compute_ready;  // VEIDs that ran the compute set-up methods
+    // Subcontexts beside VEID 0 and 1 that computed at some time: whose address space their VEID has now.
+    struct Computed {
+        std::weak_ptr<VaSpace> vas;
+        bool ran = false;  // by whoever has the VEID now
+    };
+    std::map<uint32_t, Computed> computed;
     bool legacy = false;
     bool scheduled = false;
     bool dead = false;

@@ -124,6 +124,9 @@ namespace vuda::sim {
     X(kFaultControlBuffers, "fault.control-buffers",                                                                   \
       "a kernel beside graphics faults (Xid 31) where graphics state points at addresses its VA space lacks",          \
       "measured")                                                                                                      \
+    X(kFaultStaleVeid, "fault.stale-veid",                                                                             \
+      "a subcontext's first kernel faults (Xid 31) while the VEID of one that computed before has no address space",   \
+      "measured")                                                                                                      \
     X(kFaultSharedMemory, "fault.shared-memory",                                                                       \
       "beside graphics a block over 49,152 bytes of shared memory is Xid 13", "measured")                              \
     X(kSharedMemoryWaits, "smem.limit-waits", "a block of exactly 49,152 bytes runs, but waits for each frame",        \

@@ -818,6 +818,45 @@ const std::map<Rule, Check>& checks() {
                          expect(code, 31, "Xid"),
                          expect_true(last_line_has(rm, "HUBCLIENT_FE faulted"), "the log names the front end")});
          }},
+        {Rule::kFaultStaleVeid,
+         [](ResourceManager& rm) {
+             TestProcess one(rm, 10);
+             RendererRig renderer(one);
+             renderer.queue.control_buffer(renderer.control_address, RendererRig::kControlBytes).frame(1000).submit();
+             run_gpu(rm);
+             const auto computes = [&](ComputeRig& compute) {
+                 (void)compute.start_shared(renderer);
+                 compute.queue.kernel(work::kLaunchControlState).submit();
+                 run_gpu(rm);
+                 return compute.queue.done();
+             };
+             {
+                 TestProcess two(rm, 11);
+                 TestProcess three(rm, 12);
+                 ComputeRig first(two);
+                 ComputeRig second(three);
+                 if (!computes(first) || !computes(second)) return std::string("two share");
+             }
+             // VEID 63 is its own, 62 it takes; then 62 is nobody's again.
+             std::string trouble;
+             {
+                 TestProcess four(rm, 13);
+                 ComputeRig careful(four);
+                 uint32_t veid = 62;
+                 const FileId file = one.open(FileKind::kControl);
+                 (void)renderer.client.export_to(RendererRig::kTsg, file);
+                 (void)careful.client.import_from(file, TestClient::kDevice, 0x70);
+                 (void)careful.client.ctxshare(0x70, 0x71, ComputeRig::kVas, rm::kCtxShareSpecified, &veid);
+                 trouble = expect_true(computes(careful), "all that computed have an address space");
+             }
+             TestProcess five(rm, 14);
+             ComputeRig careless(five);
+             (void)computes(careless);
+             uint32_t code = 0;
+             const bool hit = notified(careless.notifier, &code);
+             return all({trouble, expect_true(hit, "VEID 62 is nobody's"), expect(code, 31, "Xid"),
+                         expect_true(last_line_has(rm, "HUBCLIENT_FE faulted"), "the log names the front end")});
+         }},
         {Rule::kFaultSharedMemory,
          [](ResourceManager& rm) {
              TestProcess one(rm, 10);

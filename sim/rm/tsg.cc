@@ -93,6 +93,7 @@ uint32_t RmCall::make_share(Client& owner, const Object& parent, Bytes params, P
     context->vas = vas;
     context->returns_veid = on(Rule::kShareVeidReturned);
     tsg.veids.set(veid);
+    if (const auto before = tsg.computed.find(veid); before != tsg.computed.end()) before->second = {vas, false};
     share.subctxId = veid;
     store(params, share);
     made = std::move(context);

@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+
+#include "rm/va_layout.h"
 
 namespace vuda::sim::standin {
 
@@ -15,9 +18,11 @@ namespace {
 constexpr rm::Handle kDevice = 0x5c000002, kSubdevice = 0x5c000003, kUsermode = 0x5c000005, kVas = 0x5c000009,
                      kTsg = 0x5c000015, kShare = 0x5c000016, kRings = 0x5c000017, kPushes = 0x5c000019;
 constexpr uint32_t kMultipleVaSpaces = 2;
-constexpr uint64_t kRingsAddress = 0x200600000, kRingsBytes = 0x200000;
-constexpr uint64_t kPushesAddress = 0x200800000, kPushesBytes = 0x3800000;
-constexpr uint64_t kWindow = 0x204000000, kWindowBytes = 0x52f000;
+// From free_place() on.
+constexpr uint64_t kRingsAt = 0x600000, kRingsBytes = 0x200000;
+constexpr uint64_t kPushesAt = 0x800000, kPushesBytes = 0x3800000;
+constexpr uint64_t kWindowAt = 0x4000000, kWindowBytes = 0x52f000;
+constexpr uint64_t kPlaceBytes = 0x100200000;
 constexpr uint32_t kRingEntries = 0x400;
 constexpr uint64_t kChannelStride = 0x3000;  // of rings in their memory, USERD behind each
 constexpr uint64_t kUserdInStride = 0x2000;
@@ -25,6 +30,20 @@ constexpr uint64_t kPushStride = 0x80000;
 constexpr uint64_t kSemaphoreInStride = 0x7f000;
 constexpr uint32_t kCopyEngines[] = {0xb, 0xc, 0xd};
 constexpr uint32_t kTimesliceUs = 0x800;
+
+// CUDA's memory of its own has the same addresses on the GPU and in the process, where they must be free.
+uint64_t free_place() {
+    static const uint64_t place = [] {
+        for (uint32_t slot = 0; slot < rm::kVaSlots; ++slot) {
+            const uint64_t at = rm::kUsualVaBase + slot * rm::kVaStride;
+            void* const mine = mmap(reinterpret_cast<void*>(at), kPlaceBytes, PROT_NONE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+            if (mine != MAP_FAILED) return at;
+        }
+        return rm::kUsualVaBase;  // AddressSanitizer's own memory is in all of them
+    }();
+    return place;
+}
 
 }  // namespace
 
@@ -93,7 +112,7 @@ Status Compute::make_channel(rm::Handle tsg, rm::Handle share, uint32_t index, u
     rm::ChannelParams params{};
     params.hObjectError = notifier;
     params.hObjectBuffer = kRings;
-    params.gpFifoOffset = kRingsAddress + index * kChannelStride;
+    params.gpFifoOffset = free_place() + kRingsAt + index * kChannelStride;
     params.gpFifoEntries = kRingEntries;
     params.flags = flags;
     params.hContextShare = share;
@@ -134,7 +153,7 @@ Status Compute::make_channel(rm::Handle tsg, rm::Handle share, uint32_t index, u
     memory.ring_entries = kRingEntries;
     memory.userd = rings_ + index * kChannelStride + kUserdInStride;
     memory.push = pushes_ + index * kPushStride;
-    memory.push_address = kPushesAddress + index * kPushStride;
+    memory.push_address = free_place() + kPushesAt + index * kPushStride;
     memory.push_bytes = kSemaphoreInStride;
     memory.semaphore = memory.push + kSemaphoreInStride;
     memory.semaphore_address = memory.push_address + kSemaphoreInStride;
@@ -187,7 +206,7 @@ Status Compute::set_up(const ComputeOptions& options) {
         return s;
 
     // A few of CUDA's own allocations, at CUDA's addresses.
-    if (Status s = external(0x5c00000e, 0x600000, true, 0x200000000); !s) return s;
+    if (Status s = external(0x5c00000e, 0x600000, true, free_place()); !s) return s;
     if (Status s = external(0x5c000011, 0x200000, true, 0x10000000000); !s) return s;
     if (Status s = external(0x5c000012, 0x200000, true, 0x10002000000); !s) return s;
     if (Status s = external(0x5c000013, 0x200000, true, 0x7f36ba000000); !s) return s;
@@ -198,8 +217,8 @@ Status Compute::set_up(const ComputeOptions& options) {
     rm::ContextShareParams share{kVas, rm::kCtxShareAsync, 0};
     if (Status s = device_->alloc(kTsg, kShare, rm::cls::kContextShare, &share); !s) return s;
     veid_ = share.subctxId;
-    if (Status s = external(kRings, kRingsBytes, true, kRingsAddress); !s) return s;
-    if (Status s = external(kPushes, kPushesBytes, false, kPushesAddress); !s) return s;
+    if (Status s = external(kRings, kRingsBytes, true, free_place() + kRingsAt); !s) return s;
+    if (Status s = external(kPushes, kPushesBytes, false, free_place() + kPushesAt); !s) return s;
     auto rings = device_->map_cpu(kRings, kRingsBytes, kSubdevice, true);
     if (!rings) return rings.error();
     rings_ = rings->data();
@@ -218,7 +237,7 @@ Status Compute::set_up(const ComputeOptions& options) {
             return s;
     }
     for (const rm::Handle channel : channels) {
-        if (Status s = register_channel(channel, kWindow, kWindowBytes); !s) return s;
+        if (Status s = register_channel(channel, free_place() + kWindowAt, kWindowBytes); !s) return s;
     }
     rm::GpfifoScheduleParams schedule{1, 0, 0};
     if (Status s = device_->control(kTsg, rm::ctrl::kTsgGpfifoSchedule, &schedule, sizeof schedule); !s) return s;

@@ -55,8 +55,9 @@ Deployment::Deployment(DeploymentOptions options) : options_(std::move(options))
     chmod(folder().c_str(), 0755);
     if (options_.prepare) options_.prepare(folder());
     // The simulated GPU tells the kernels of several programs apart.
-    const std::string limits =
-        options_.config.find("[limits]") == std::string::npos ? "[limits]\nprograms_per_tsg = 64\n" : "";
+    const std::string limits = options_.config.find("[limits]") == std::string::npos
+                                   ? "[limits]\nprograms_per_tsg = 64\nsame_addresses = true\n"
+                                   : "";
     std::ofstream(dir_.path("vudad.toml")) << options_.config << "\n" << limits;
     vudad_ = built("vudad");
     if (options_.own_simd) start_own_simd();

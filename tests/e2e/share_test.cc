@@ -2,6 +2,7 @@
 //
 // The programs' output must be what it is without VUDA; what VUDA has to say is in the daemon's status or one line on
 // stderr.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,10 +11,13 @@
 #include <csignal>
 #include <filesystem>
 
+#include "base/sanitizers.h"
 #include "tests/e2e/deployment.h"
 
 namespace vuda::e2e {
 namespace {
+
+using ::testing::HasSubstr;
 
 // Longest that VUDA may hold a program up, with room for a loaded machine (the shim itself gives up after 2 s).
 constexpr double kHoldUpMs = 4000;
@@ -556,6 +560,33 @@ TEST_F(ShareTest, TenAttachAtTheSameMoment) {
     deploy();
     const auto renderer = start_renderer();
     attach_at_once(10);
+    expect_ends_well(*renderer);
+}
+
+// With vudad as it is installed, but for the number of programs: each has its launch descriptors at other addresses.
+TEST_F(ShareTest, ProgramsShareATsgAtAddressesOfTheirOwn) {
+    DeploymentOptions options;
+    options.config = "[limits]\nprograms_per_tsg = 2\n";
+    deploy(options);
+    const auto renderer = start_renderer();
+    const auto one = start(vuda().wrapped({"--attach", "game"}, kHeld));
+    ASSERT_TRUE(vuda().wait_state("sharing", 1)) << one->err();
+    const auto other = start(vuda().wrapped({"--attach", "game"}, kHeld));
+    wait_ready(*other);
+    if (kAddressSanitizer) {  // in the programs, too
+        EXPECT_THAT(other->err(),
+                    HasSubstr("not sharing: the launch descriptors of this program lie where those of pid"));
+    } else {
+        EXPECT_TRUE(vuda().wait_state("sharing", 2)) << other->err();
+        const Finished third = attach(kShort);
+        EXPECT_THAT(third.err, HasSubstr("2 programs at a time may"));
+    }
+    expect_ends_well(*other);
+    expect_ends_well(*one);
+    // What they leave in the TSG ends nobody.
+    const Finished next = attach(kShort);
+    expect_like_native(next, kShort);
+    EXPECT_EQ(next.err, "");
     expect_ends_well(*renderer);
 }
 
