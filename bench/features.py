@@ -7,7 +7,7 @@
 
 Configurations: alone; shared (vudactl run --attach; compute may use every TPC); split (compute kept off the TPCs that draw; only launches that
 count on their number). The renderer draws through all cases of a round; each of its frames is compared. From the harmless to the risky: what
-may wait for ever comes last, what ends its context (assert-fails, bad-address) only when it is named. After the first Xid, or when the renderer
+may wait for ever comes last, what ends its context (assert-fails, bad-address, native-fault) only when it is named. After the first Xid, or when the renderer
 has ended, nothing more is run, and the case is named.
 
 Exit status: as bench/corun.py; 77 when this machine has no NVIDIA GPU.

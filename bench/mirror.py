@@ -5,7 +5,9 @@
 
 One-time: attaching with what a Vulkan device maps. Then 1 to 8,192 buffers that the renderer maps while CUDA shares, each call returning when
 CUDA has it too: what that takes beyond the same calls with nobody there. Beside it: CUDA export and Vulkan import of as many buffers (of CUDA's
-granularity, 2 MiB). No GPU work uses any of these buffers. The simulated GPU has no Vulkan driver to do this with: mirror_e2e_test runs there.
+granularity, 2 MiB). And the buffers of a Vulkan program's own (vkAllocateMemory, vkBindBufferMemory), which by rule are not mirrored: what as many of them
+take while CUDA shares, against alone, in turns in one renderer (case vulkan-buffers-N). No GPU work uses any of these buffers. The simulated GPU has
+no Vulkan driver to do this with: mirror_e2e_test runs there.
 
 Exit status: 0, 1 when something went wrong on the way, 3 at an Xid, 69 not built, 77 no GPU.
 """
@@ -25,10 +27,13 @@ from corunlib.stats import summaries
 from corunlib.table import format_table
 
 NAME = "mirror"
+PARTS = ("control", "vulkan")
 COUNTS = [2**power for power in range(14)]
 # Figure 6 of the grafting paper: once, and 8,192 buffers.
 AIM_ONCE_MS, AIM_ALL_MS = 6, 20
 _SECONDS = 60
+_USER_SECONDS = 120
+_A_DAY = 86400
 
 
 def parse_arguments(argv):
@@ -36,8 +41,11 @@ def parse_arguments(argv):
     hardware.add_arguments(parser, "mirror.json goes", 0.5, "not used")
     parser.add_argument("--counts", default=",".join(str(count) for count in COUNTS), help="how many buffers")
     parser.add_argument("--bytes", type=int, default=4096, help="of each control buffer")
+    parser.add_argument("--user-bytes", type=int, default=2 << 20, help="of each of a Vulkan program's own buffers")
+    parser.add_argument("--parts", default=",".join(PARTS), help="comma-separated: control (buffers that follow), vulkan (buffers that do not)")
     parser.add_argument("--kernel-us", type=float, default=200)
     options = parser.parse_args(argv)
+    options.parts = hardware.list_of(parser, options.parts, PARTS, "part")
     try:
         options.counts = [int(count) for count in options.counts.split(",")]
     except ValueError:
@@ -88,6 +96,76 @@ def run_once(runner, options):
         runner.discard(directory, "mirror")
 
 
+class UserPhases:
+    """The turns of vuda-bench-mirror user-buffers."""
+
+    def __init__(self, renderer, folder, guard):
+        self._renderer, self._folder, self._guard = renderer, folder, guard
+        self._turn = 0
+
+    def measure(self):
+        self._turn += 1
+        open(os.path.join(self._folder, f"go-{self._turn}"), "wb").close()
+        done = os.path.join(self._folder, f"done-{self._turn}")
+        self._renderer.wait_for(lambda: os.path.exists(done), _USER_SECONDS, f"phase {self._turn} was over", self._guard)
+
+    def end(self):
+        open(os.path.join(self._folder, "end"), "wb").close()
+
+
+def run_user_buffers(runner, options, say):
+    """What the renderer says of its phases: alone and shared in turns, options.runs of each."""
+    stack = runner.stack
+    directory = tempfile.mkdtemp(prefix="run-", dir=runner.work)
+    ready = os.path.join(directory, "ready")
+    words = ["--counts", ",".join(str(count) for count in options.counts), "--bytes", str(options.user_bytes), "--phases", directory, "--ready-file", ready]
+    words += ["--device", options.device] if options.device else []
+    renderer = Program("renderer", [*stack.run("--register", NAME, "--require"), stack.program("vuda-bench-mirror"), "user-buffers", *words], directory, Identity())
+    running = [renderer]
+    try:
+        renderer.wait_ready(ready, _SECONDS, runner.guard)
+        renderer.wait_for(lambda: stack.registered(NAME), 10, "it was registered", runner.guard)
+        phases = UserPhases(renderer, directory, runner.guard)
+        for number in range(1, options.runs + 1):
+            phases.measure()
+            compute_ready = os.path.join(directory, f"compute-{number}")
+            kernels = runner.workload.compute(_A_DAY, ["--ready-file", compute_ready])
+            compute = Program("compute", [*stack.run("--attach", NAME, "--require"), *kernels], directory, Identity())
+            running.append(compute)
+            compute.wait_ready(compute_ready, _SECONDS, runner.guard)
+            compute.wait_for(lambda: attached(stack), 10, "it shared", runner.guard)
+            phases.measure()
+            compute.interrupt()
+            compute.result(_SECONDS, runner.guard)
+            renderer.wait_for(lambda: not attached(stack), 10, "the program had left", runner.guard)
+            say(f"a program's own buffers, run {number} of {options.runs}")
+        phases.end()
+        return renderer.result(_SECONDS, runner.guard)
+    finally:
+        for program in reversed(running):
+            program.kill()
+        runner.discard(directory, "mirror, user buffers")
+
+
+def user_rows(answer, options):
+    """(rows, problems)"""
+    alone, shared = answer["phases"][0::2], answer["phases"][1::2]
+    rows, problems = [], []
+    for count in options.counts:
+        pairs = [(by_count(one)[count], by_count(other)[count]) for one, other in zip(alone, shared)]
+        short = next((entry for pair in pairs for entry in pair if entry["made"] < count), None)
+        if short:
+            problems.append(f"{count} buffers: only {short['made']}: {short.get('failed')}")
+            continue
+        figures = []
+        for one, other in pairs:
+            sums = [sum(entry[part] for part in ("create_ms", "allocate_ms", "bind_ms")) for entry in (one, other)]
+            # Below 0: it was faster in company, by chance.
+            figures.append({"alone_ms": sums[0], "shared_ms": sums[1], "cost_ms": sums[1] - sums[0], "free_alone_ms": one["free_ms"], "free_shared_ms": other["free_ms"]})
+        rows.append(row(f"vulkan-buffers-{count}", "shared", summaries(figures), 0, f"{answer['bytes']} bytes each: create, allocate, bind; {len(figures)} times alone and shared, in turns"))
+    return rows, problems
+
+
 def by_count(entries):
     return {entry["count"]: entry for entry in entries}
 
@@ -125,9 +203,10 @@ def rows_of(runs, imports, options):
 def table_of(rows):
     cost = {(entry["case"], entry["config"]): entry["metrics"]["cost_ms"]["median"] for entry in rows if "cost_ms" in entry["metrics"]}
     lines = []
-    for case in dict.fromkeys(case for case, _ in cost):
-        lines.append([case.removeprefix("buffers-")] + [f"{cost[case, c]:.2f}" if (case, c) in cost else "" for c in ("mirrored", "export-import")])
-    return format_table(["buffers", "mirrored, ms", "CUDA export + Vulkan import, ms"], lines)
+    for count in dict.fromkeys(case.rsplit("-", 1)[1] for case, _ in cost):
+        columns = ((f"buffers-{count}", "mirrored"), (f"buffers-{count}", "export-import"), (f"vulkan-buffers-{count}", "shared"))
+        lines.append([count] + [f"{cost[column]:.2f}" if column in cost else "" for column in columns])
+    return format_table(["buffers", "mirrored, ms", "CUDA export + Vulkan import, ms", "a program's own, ms more than alone"], lines)
 
 
 def verdicts(rows):
@@ -140,6 +219,8 @@ def verdicts(rows):
             lines.append(judge("attaching, once", entry["metrics"]["attach_ms"]["median"], AIM_ONCE_MS))
         if (entry["case"], entry["config"]) == ("buffers-8192", "mirrored"):
             lines.append(judge("8,192 buffers", entry["metrics"]["cost_ms"]["median"], AIM_ALL_MS))
+        if entry["case"] == "vulkan-buffers-8192":
+            lines.append(judge("8,192 buffers of a program's own, more than alone", entry["metrics"]["cost_ms"]["median"], AIM_ALL_MS))
     return lines
 
 
@@ -153,7 +234,7 @@ def main(argv):
         device = ["--device", options.device] if options.device else []
         exporter = [program, "export-import", "--counts", ",".join(str(count) for count in options.counts), "--bytes", str(options.bytes), *device]
         runs, imports, problems = [], [], []
-        for number in range(1, options.runs + 1):
+        for number in range(1, options.runs + 1 if "control" in options.parts else 1):
             runs.append(run_once(runner, options))
             if runs[-1]["attach"]["late"]:
                 problems.append(f"run {number}: a program was late to mirror a buffer; the renderer went on without it")
@@ -163,7 +244,12 @@ def main(argv):
                 problems.append(f"run {number}: {error}")
             corun.say(f"run {number} of {options.runs}")
         file = ResultFile(os.path.join(options.output, "mirror.json") if options.output else None, "mirror", facts)
-        file.add(rows_of(runs, imports, options))
+        if runs:
+            file.add(rows_of(runs, imports, options))
+        if "vulkan" in options.parts:
+            rows, short = user_rows(run_user_buffers(runner, options, corun.say), options)
+            file.add(rows)
+            problems += short
         file.write()
         return [table_of(file.rows), *verdicts(file.rows)], problems, None
 

@@ -35,7 +35,7 @@ mkdir -p "$output"/{bin,lib,deps,bench}
 touch "$output/.vuda-pack"
 
 programs=()
-for program in vudad vudactl vuda-simd vuda-simctl vuda-sim-renderer vuda-sim-compute vuda-trace vuda-probe vuda-bench-render \
+for program in vudad vudactl vuda-simd vuda-simctl vuda-sim-renderer vuda-sim-compute vuda-sim-pair vuda-trace vuda-probe vuda-probe-pair vuda-bench-render \
     vuda-bench-compute vuda-bench-both vuda-bench-features vuda-bench-mirror; do
     [ -x "$build/bin/$program" ] || continue
     cp "$build/bin/$program" "$output/bin/"
@@ -66,7 +66,7 @@ needed() { ldd "$1" | awk '$2 == "=>" { print $1, ($3 == "not" ? "missing" : $3)
 
 # Measured programs use their own machine's libraries, as any program there does.
 for program in "${programs[@]}"; do
-    case $program in vuda-bench-*) continue ;; esac
+    case $program in vuda-bench-* | vuda-probe-pair) continue ;; esac
     while read -r name path; do
         is_system_library "$name" && continue
         case $path in "$build"/*) continue ;; esac
@@ -81,16 +81,16 @@ for program in "${programs[@]}"; do
 done
 for program in "${programs[@]}"; do
     # Drop the build tree's run path.
-    case $program in vuda-bench-*) patchelf --remove-rpath "$output/bin/$program" ;; esac
+    case $program in vuda-bench-* | vuda-probe-pair) patchelf --remove-rpath "$output/bin/$program" ;; esac
 done
 
-cp "$here/corun.py" "$here/partition.py" "$here/features.py" "$here/mirror.py" "$here/real_programs.py" "$here/sliced.py" "$here/tuner.py" "$here/chart.py" "$output/bench/"
+cp "$here/blas_fit.py" "$here/corun.py" "$here/partition.py" "$here/features.py" "$here/integrity.py" "$here/containment.py" "$here/mirror.py" "$here/real_programs.py" "$here/sliced.py" "$here/tuner.py" "$here/chart.py" "$output/bench/"
 cp -r "$here/corunlib" "$here/programs" "$output/bench/"
-rm -rf "$output/bench/corunlib/__pycache__"
+rm -rf "$output/bench/corunlib/__pycache__" "$output/bench/programs/__pycache__"
 git -C "$here" rev-parse HEAD >"$output/COMMIT" 2>/dev/null || echo unknown >"$output/COMMIT"
 
 for program in "${programs[@]}"; do
-    case $program in vuda-bench-*) continue ;; esac
+    case $program in vuda-bench-* | vuda-probe-pair) continue ;; esac
     while read -r name path; do
         is_system_library "$name" && continue
         case $(realpath "$path") in "$output"/*) continue ;; esac

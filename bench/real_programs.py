@@ -4,9 +4,9 @@
   bench/real_programs.py --output docs/results       every program, 5 runs of each configuration: real_programs.json and a table
   bench/real_programs.py --programs sdpa --runs 1    one look
 
-Configurations: alone-native; alone (libvuda_fit.so tells the libraries what fits); time-slicing; shared (vudactl run --attach --fit-kernels
---over-limit reject, compute off the graphics TPCs); sliced (native kernels, frames held to a target of 16.67 ms); mixed (vudactl run --attach, native kernels,
-frames held to that target). Results are compared within each run, from run to run, and between shared and alone. A kernel that cannot
+Configurations: alone-native; alone (libvuda_fit.so tells the libraries what fits); resting (vudactl run --attach --fit-kernels --over-limit reject,
+compute off the graphics TPCs, beside a renderer that draws one frame a second); time-slicing; shared (the same beside one that draws all it can); sliced (native kernels, frames held to a target of 16.67 ms); mixed (vudactl run --attach, native kernels,
+frames held to that target). Results are compared within each run, from run to run, and between shared, resting and alone. A kernel that cannot
 share is refused (shared), or runs on a TSG of CUDA's own in turns with the renderer (mixed), or is refused there too; rows say so.
 
 Exit status: as bench/corun.py; 77 when this machine has no NVIDIA GPU or no PyTorch.

@@ -16,7 +16,7 @@ import sys
 KEYS = ("experiment", "date", "gpu", "driver", "cuda", "commit", "command", "runs", "rows")
 ROW_KEYS = ("case", "config", "metrics", "xids", "note")
 SUMMARY_KEYS = ("median", "min", "max")
-CONFIGS = ("alone-renderer", "alone-compute", "time-slicing", "shared", "partitioned", "sliced", "mixed", "tuned")
+CONFIGS = ("alone-renderer", "alone-compute", "time-slicing", "shared", "partitioned", "sliced", "mixed", "resting", "tuned")
 # Of tuner_sim, which is simulated: the best fixed quota, the tuner, additive increase, no tuner.
 MIRROR_CONFIGS = ("shared", "mirrored", "export-import", "driver")
 TUNER_SIM_CONFIGS = ("partitioned", "tuned", "additive-increase", "shared")

@@ -17,6 +17,9 @@ WORDS = {
     "graph-child": "graphs in graphs",
     "graph-memory": "graphs with memory nodes",
     "shared-memory": "48,128 and 49,152 bytes of shared memory a block",
+    "native-module": "large kernels of a module, with variables",
+    "native-graph": "graphs with large kernels, with variables",
+    "native-graph-update": "graphs that an update gives larger kernels",
     "printf": "`printf` in kernels",
     "assert": "`assert` in kernels, which holds",
     "device-malloc": "`malloc` and `free` in kernels",
@@ -33,9 +36,12 @@ WORDS = {
     "cooperative-full": "cooperative launches that fill every SM",
     "managed-prefetched": "managed memory, prefetched",
     "managed-faulting": "managed memory, fetched by page faults",
+    "managed-variable": "`__managed__` variables, fetched by page faults",
+    "dynamic-parallelism-large": "kernels that launch kernels too large to share",
     "pageable": "ordinary host memory (HMM, ATS), fetched by page faults",
     "assert-fails": "`assert` in kernels, which fails",
     "bad-address": "a kernel that writes to where nothing is",
+    "native-fault": "a large kernel that writes to where nothing is",
 }
 
 
@@ -56,7 +62,7 @@ def verdict(alone, shared):
         return "differs", run["error"]
     run = first(shared, lambda r: r["outcome"] != "passed")
     if run:
-        return "fails", run["error"] or run["outcome"]
+        return "fails", "; ".join(filter(None, [run["error"] or run["outcome"], run.get("native_reason")]))
     sums = {r["checksum"] for r in [*alone, *shared]}
     if len(sums) > 1:
         return "differs", f"results differ: {', '.join(sorted(sums))}"

@@ -140,6 +140,9 @@ class FeatureRunner:
                     result["state"] = session.get("state", "")
                     result["reason"] = (session.get("reason") or {}).get("text", "")
                     result["refused"] = session.get("launches_refused", 0)
+                    # Why kernels over the limit did not run on a TSG of the program's own.
+                    result["native_reason"] = session.get("native_reason", "")
+                    result["native"] = session.get("launches_native", 0)
                 result["end"] = time.monotonic()
                 _touch(files["end"])
             status, answer = program.finish(_END_SECONDS, guard)
@@ -148,6 +151,7 @@ class FeatureRunner:
             else:
                 result.update({key: answer[key] for key in ("outcome", "checksum", "rounds", "first_ms")}, round_ms=answer["round_p50_ms"])
                 result["error"] = answer.get("error", "")
+                result["figures"] = answer.get("figures", {})
             if shared:
                 result["attaches"] = runner.stack.attach_seconds()[0] - attaches
             result["said"] = program.said("vuda: ")
@@ -311,5 +315,11 @@ def _short(result, config):
         text += f", {result['round_ms']:.2f} ms a round (first {result['first_ms']:.0f})"
     if config in _MODES:
         text += f", {result['attaches']} contexts shared"
+    if result.get("native"):
+        text += f", {result['native']} launches on a TSG of its own"
+    for name, figure in result.get("figures", {}).items():
+        text += f", {name} {figure:.1f}" if isinstance(figure, float) else f", {name} {figure}"
     why = result["error"] or result["reason"] or result["said"]
+    if result["outcome"] != "passed" and result.get("native_reason"):
+        why = f"{why}; {result['native_reason']}"
     return f"{text}; {why}" if why else text

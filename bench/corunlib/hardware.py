@@ -11,14 +11,14 @@ import corun
 from .errors import CorunError, RunFailed, XidSeen
 from .matrix import Runner
 from .stack import Stack
-from .workload import HardwareWorkload
-from .xid import KernelXidLog, NoXidLog
+from .workload import HardwareWorkload, SimulatedWorkload
+from .xid import FileXidLog, KernelXidLog, NoXidLog
 
 
-def add_arguments(parser, output, seconds, seconds_help="of measuring in each run"):
+def add_arguments(parser, output, seconds, seconds_help="of measuring in each run", runs=5):
     """`output`: what goes to --output's folder."""
     parser.add_argument("--bin", default=corun.default_prefix(), metavar="DIR", help="build or packed tree: has bin/ and lib/")
-    parser.add_argument("--runs", type=int, default=5, help="repetitions of each configuration")
+    parser.add_argument("--runs", type=int, default=runs, help="repetitions of each configuration")
     parser.add_argument("--seconds", type=float, default=seconds, help=seconds_help)
     parser.add_argument("--output", metavar="DIR", help=f"where {output}; without it only lines are printed")
     parser.add_argument("--commit", help="what is measured; default: git's HEAD, or DIR/COMMIT")
@@ -44,9 +44,21 @@ def complete(options, **others):
         setattr(options, name, value)
 
 
-def run(program, options, argv, body):
-    """The whole of a measuring program: `body(stack, runner, facts)` returns (lines to print, problems, why it stopped or None). Exit status."""
-    if not os.path.exists("/dev/nvidiactl"):
+def _open_xid_log(options, stack):
+    if options.ignore_xids:
+        return NoXidLog()
+    return FileXidLog(stack.log) if _simulated(options) else KernelXidLog()
+
+
+def _simulated(options):
+    return getattr(options, "sim", False)
+
+
+def run(program, options, argv, body, vudad=None):
+    """The whole of a measuring program: `body(stack, runner, facts)` returns (lines to print, problems, why it stopped or None). Exit status.
+    `vudad(work)`: further words for vudad's command line; what they name goes to the folder `work`."""
+    simulated = _simulated(options)
+    if not simulated and not os.path.exists("/dev/nvidiactl"):
         print(f"{program}: this machine has no NVIDIA GPU; nothing is measured", file=sys.stderr)
         return 77
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -57,9 +69,11 @@ def run(program, options, argv, body):
         prefix = os.path.abspath(options.bin)
         if options.output:
             os.makedirs(options.output, exist_ok=True)
-        with Stack(prefix, work) as stack:
-            xids = NoXidLog() if options.ignore_xids else KernelXidLog()
-            runner = Runner(stack, HardwareWorkload(stack, options), xids, options.seconds, work, options.log)
+        more = {name: value for name, value in (("simulated", simulated), ("options", vudad and vudad(work))) if value}
+        with Stack(prefix, work, **more) as stack:
+            xids = _open_xid_log(options, stack)
+            workload = (SimulatedWorkload if simulated else HardwareWorkload)(stack, options)
+            runner = Runner(stack, workload, xids, options.seconds, work, options.log)
             facts = corun.learn_facts(options, prefix, runner, argv)
             facts["command"] = facts["command"].replace("bench/corun.py", f"bench/{program}.py", 1)
             lines, problems, stopped = body(stack, runner, facts)

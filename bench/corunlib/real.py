@@ -10,15 +10,18 @@ from .program import Program
 from .results import row
 from .stats import summaries
 
-# Each alone, with the kernels that its libraries choose by themselves and with those that fit; in turns as the GPU gives them; in the renderer's
-# TSG, where what does not fit is refused; in turns that the renderer gives; both: attached, and what does not fit in turns.
-CONFIGS = ("alone-native", "alone", "time-slicing", "shared", "sliced", "mixed")
+# Each alone, with the kernels that its libraries choose by themselves and with those that are told what fits; in the TSG of a renderer that draws
+# next to nothing, where what does not fit is refused; in turns as the GPU gives them; in the renderer's TSG as before, while it draws all it can; in
+# turns that the renderer gives; both: attached, and what does not fit in turns.
+CONFIGS = ("alone-native", "alone", "resting", "time-slicing", "shared", "sliced", "mixed")
 TARGET_MS = 16.67
+RESTING_FPS = 1
 # As result files call them; what native kernels do alone is a figure of the row of those that fit.
 FILED = {"alone": "alone-compute"}
 _LIMIT_SECONDS = 240
 # cuDNN and PyTorch go on to another kernel when one is refused.
 _FITTING = ("--fit-kernels", "--over-limit", "reject")
+_ATTACHED = {"resting": _FITTING, "shared": _FITTING, "mixed": ()}
 
 
 class SuiteRunner:
@@ -31,11 +34,22 @@ class SuiteRunner:
 
     def _compute(self, config, directory, identity, gate):
         words, environment = self.runner.workload.native(), None
-        if config in ("shared", "mixed"):
-            words = self.runner.stack.run("--attach", TSG_NAME, "--require", *(_FITTING if config == "shared" else []))
+        if config in _ATTACHED:
+            words = self.runner.stack.run("--attach", TSG_NAME, "--require", *_ATTACHED[config])
         elif config == "alone":
             environment = {**os.environ, "LD_PRELOAD": self.fit_library}
         return Program("compute", [*words, *self.command, *gate], directory, identity, environment)
+
+    def _start_renderer(self, directory, identity, shared, rests):
+        runner = self.runner
+        if not rests:
+            return runner.start_renderer(directory, identity, shared, 0)
+        extra = runner.workload.render_extra
+        runner.workload.render_extra = [*extra, "--warmup-frames", "1"]
+        try:
+            return runner.start_renderer(directory, identity, shared, 0, fps=RESTING_FPS)
+        finally:
+            runner.workload.render_extra = extra
 
     def run(self, config):
         """({program: its figures or error}, renderer's frames a second or None)"""
@@ -48,14 +62,14 @@ class SuiteRunner:
             renderer = None
             if not config.startswith("alone"):
                 # It draws until it is told to end.
-                shared = config in ("shared", "sliced", "mixed")
-                renderer = runner.start_renderer(directory, identity, shared, 0)
+                shared = config != "time-slicing"
+                renderer = self._start_renderer(directory, identity, shared, config == "resting")
                 running.append(renderer)
                 if config in ("sliced", "mixed"):
                     self.splitter.set_mode("sliced")
                     self.splitter.slo("--frame-ms", f"{TARGET_MS:g}", "--frame-miss", "1%")
                     self.splitter.set_quota("none")
-                elif config == "shared":
+                elif shared:
                     self.splitter.slo("--clear")
                     self.splitter.set_mode("intra-sm")
                     self.splitter.set_quota("none")
@@ -63,9 +77,9 @@ class SuiteRunner:
             compute = self._compute(config, directory, identity, ["--ready-file", ready, "--start-file", start])
             running.append(compute)
             compute.wait_ready(ready, _LIMIT_SECONDS, runner.guard)
-            if config in ("shared", "mixed"):
+            if config in _ATTACHED:
                 self.splitter.wait_backend(runner.guard)
-            if config == "shared":
+            if config in ("resting", "shared"):
                 self.splitter.set_mode("inter-sm")
             open(start, "w", encoding="ascii").close()
             answer = compute.result(_LIMIT_SECONDS, runner.guard)
@@ -129,11 +143,13 @@ def measure(suite, configs, repetitions, say):
             rows.append(row(name, FILED.get(config, config), summaries([metrics]), 0, f"did not run: {error}"))
     for config, runs in frames.items():
         rows.append(row("renderer", config, summaries(runs)))
-    # With the same kernels the results are the same beside a renderer and alone.
+    # With the same kernels the results are the same beside a renderer, beside one that rests, and alone.
     for name in {name for name, _ in values}:
-        alone, shared = values.get((name, "alone")), values.get((name, "shared"))
-        if alone and shared and not alike(alone[0]["checksum"], shared[0]["checksum"]):
-            problems.append(f"{name}: shared results differ from those alone: {shared[0]['checksum']} and {alone[0]['checksum']}")
+        shared = values.get((name, "shared"))
+        for other in ("alone", "resting"):
+            beside = values.get((name, other))
+            if beside and shared and not alike(beside[0]["checksum"], shared[0]["checksum"]):
+                problems.append(f"{name}: shared results differ from {other}: {shared[0]['checksum']} and {beside[0]['checksum']}")
     return rows, problems
 
 
@@ -142,8 +158,8 @@ def table(rows):
     figures = {(entry["case"], entry["config"]): entry for entry in rows}
     names = list(dict.fromkeys(entry["case"] for entry in rows if entry["case"] != "renderer"))
     lines = [
-        "| program | alone, native kernels, /s | alone, kernels that fit, /s | time slicing, % of native | shared, % of the same kernels | in turns, % of native | shared in turns, % of native |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| program | alone, native kernels, /s | alone, told what fits, /s | in the TSG, renderer at rest, /s | time slicing, % of native | shared, % of at rest | in turns, % of native | shared in turns, % of native |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
 
     def rate(name, config, metric="compute_rate"):
@@ -151,7 +167,7 @@ def table(rows):
         return entry["metrics"][metric]["median"] if entry and metric in entry["metrics"] else None
 
     for name in names:
-        native, fit = rate(name, "alone-compute", "native_rate"), rate(name, "alone-compute")
+        native, rest = rate(name, "alone-compute", "native_rate"), rate(name, "resting")
 
         def against(config, base):
             value = rate(name, config)
@@ -159,8 +175,8 @@ def table(rows):
                 return f"{100 * value / base:.1f}"
             return "did not run" if (name, config) in figures else "-"
 
-        rates = " | ".join(f"{value:.0f}" if value else "-" for value in (native, fit))
-        lines.append(f"| {name} | {rates} | {against('time-slicing', native)} | {against('shared', fit)} | {against('sliced', native)} | {against('mixed', native)} |")
+        rates = " | ".join(f"{value:.0f}" if value else "-" for value in (native, rate(name, "alone-compute"), rest))
+        lines.append(f"| {name} | {rates} | {against('time-slicing', native)} | {against('shared', rest)} | {against('sliced', native)} | {against('mixed', native)} |")
     beside = ", ".join(
         f"{config} {figures['renderer', config]['metrics']['renderer_fps']['median']:.1f} (p99 {figures['renderer', config]['metrics']['frame_p99_ms']['median']:.2f} ms)"
         for config in CONFIGS

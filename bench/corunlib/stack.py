@@ -15,7 +15,9 @@ _START_SECONDS = 20
 class Stack:
     """A context manager: vudad runs inside it."""
 
-    def __init__(self, prefix, work, simulated=False):
+    def __init__(self, prefix, work, simulated=False, options=()):
+        """`options`: further words for vudad's command line."""
+        self._options = list(options)
         self._prefix = prefix
         self._work = work
         self._simulated = simulated
@@ -31,7 +33,7 @@ class Stack:
         return os.path.join(self._work, "vudad.err")
 
     def __enter__(self):
-        command = [self.program("vudad"), "--socket", self.socket, "--handle-socket", self.handle_socket, "--log-level", "info"]
+        command = [self.program("vudad"), "--socket", self.socket, "--handle-socket", self.handle_socket, "--log-level", "info", *self._options]
         if self._simulated:
             command.append("--sim")
         notify_path = os.path.join(self._work, "notify.sock")

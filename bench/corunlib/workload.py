@@ -14,6 +14,7 @@ class HardwareWorkload:
         self._options = options
         self.frame_iterations = options.frame_iterations
         self.kernel_iterations = options.kernel_iterations
+        self.render_program = ("vuda-bench-render",)
         self.render_extra = []  # words for every renderer's command line
 
     def _render_options(self, prefix="", fps=None):
@@ -29,9 +30,9 @@ class HardwareWorkload:
         }
         return _words(words, prefix)
 
-    def _compute_options(self, prefix="", load=None):
+    def _compute_options(self, prefix="", load=None, smem=None):
         o = self._options
-        words = {"load": load or o.compute_load, "smem": o.smem, "iterations": self.kernel_iterations}
+        words = {"load": load or o.compute_load, "smem": o.smem if smem is None else smem, "iterations": self.kernel_iterations}
         if o.blocks:
             words["blocks"] = o.blocks
         return _words(words, prefix)
@@ -45,17 +46,18 @@ class HardwareWorkload:
     def render(self, seconds, gate=(), fps=None):
         """`fps` paces it otherwise than the options say."""
         return [
-            self._stack.program("vuda-bench-render"),
+            self._stack.program(self.render_program[0]),
+            *self.render_program[1:],
             *self._render_options(fps=fps),
             *self._common(seconds, list(gate)),
             *self.render_extra,
         ]
 
-    def compute(self, seconds, gate=(), extra=(), load=None):
-        """`load`: another one than the options say."""
+    def compute(self, seconds, gate=(), extra=(), load=None, smem=None):
+        """`load`, `smem`: others than the options say."""
         return [
             self._stack.program("vuda-bench-compute"),
-            *self._compute_options(load=load),
+            *self._compute_options(load=load, smem=smem),
             *self._common(seconds, list(gate)),
             *extra,
         ]

@@ -62,6 +62,12 @@ std::optional<MappingRecipe> seen_recipe() {
     return one ? std::optional(all.recipe) : std::nullopt;
 }
 
+Error no_recipe() {
+    return Error{Code::kFailedPrecondition,
+                 "this Vulkan driver made no control buffer in the way that is known of NVIDIA's",
+                 "is it NVIDIA's, of branch 580 or later?"};
+}
+
 }  // namespace vuda::bench
 
 // NOLINTNEXTLINE(cert-dcl50-cpp): libc's own signature.

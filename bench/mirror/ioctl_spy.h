@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/result.h"
 #include "rm/abi.h"
 
 namespace vuda::bench {
@@ -18,5 +19,7 @@ struct MappingRecipe {
 
 // The last of each kind that succeeded for one client; nullopt until there was one.
 std::optional<MappingRecipe> seen_recipe();
+// What it means that there was none.
+Error no_recipe();
 
 }  // namespace vuda::bench

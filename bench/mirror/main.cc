@@ -14,7 +14,10 @@
 #include "bench/common/stop_signal.h"
 #include "bench/common/try.h"
 #include "bench/mirror/control_buffers.h"
+#include "bench/mirror/draw.h"
 #include "bench/mirror/export_import.h"
+#include "bench/mirror/phases.h"
+#include "bench/mirror/user_buffers.h"
 #include "bench/render/device.h"
 
 namespace {
@@ -29,6 +32,8 @@ struct Options {
     uint64_t bytes = 4096;
     std::string ready_file, start_file;
     double start_timeout = 60;
+    uint64_t user_bytes = 2 << 20;
+    std::string phases;
 };
 
 Result<Json> measure(ControlBuffers& buffers, const std::vector<uint32_t>& counts) {
@@ -63,11 +68,7 @@ Status renderer(const Options& options, Json& json) {
     json["gpu"] = device->info().name;
     json["uuid"] = device->info().uuid.to_string();
     const std::optional<MappingRecipe> recipe = seen_recipe();
-    if (!recipe) {
-        return Error{Code::kFailedPrecondition,
-                     "this Vulkan driver made no control buffer in the way that is known of NVIDIA's",
-                     "is it NVIDIA's, of branch 580 or later?"};
-    }
+    if (!recipe) return no_recipe();
     ControlBuffers buffers(*recipe, options.bytes);
     json["bytes"] = options.bytes;
     static_cast<void>(buffers.make_and_free(1));  // the first is slower
@@ -108,6 +109,36 @@ Status export_import(const Options& options, Json& json) {
     return {};
 }
 
+// In phases; who else shares in each is the caller's business.
+Status user_buffers(const Options& options, Json& json) {
+    Result<Device> device = Device::open(options.device);
+    if (!device) return device.error();
+    json["gpu"] = device->info().name;
+    json["uuid"] = device->info().uuid.to_string();
+    json["bytes"] = options.user_bytes;
+    static_cast<void>(make_user_buffers(*device, 64, options.user_bytes));  // the first are slower
+    if (!options.ready_file.empty()) std::ofstream(options.ready_file).flush();
+    Phases phases(options.phases, options.start_timeout);
+    for (;;) {
+        const Result<bool> more = phases.next();
+        if (!more) return more.error();
+        if (!*more) return {};
+        Json times = Json::array();
+        for (const uint32_t count : options.counts) {
+            const UserBufferTimes one = make_user_buffers(*device, count, options.user_bytes);
+            times.push_back({{"count", one.count},
+                             {"made", one.made},
+                             {"create_ms", one.create_ms},
+                             {"allocate_ms", one.allocate_ms},
+                             {"bind_ms", one.bind_ms},
+                             {"free_ms", one.free_ms}});
+            if (!one.failed.empty()) times.back()["failed"] = one.failed;
+        }
+        json["phases"].push_back(times);
+        VUDA_BENCH_TRY(phases.done());
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -118,11 +149,20 @@ int main(int argc, char** argv) {
     CLI::App* const as_renderer = app.add_subcommand(
         "renderer", "Map control buffers as Vulkan's driver does, alone and (from the start file on) with who shares");
     CLI::App* const as_exporter = app.add_subcommand("export-import", "CUDA export and Vulkan import");
-    for (CLI::App* one : {as_renderer, as_exporter}) {
+    CLI::App* const as_drawer =
+        app.add_subcommand("draw", "Draw and compare frames as vuda-bench-render, and map control buffers meanwhile");
+    DrawCommand draw(*as_drawer);
+    CLI::App* const as_user = app.add_subcommand(
+        "user-buffers",
+        "Make a Vulkan program's own buffers, once for each file go-N in --phases, until there is a file end");
+    for (CLI::App* one : {as_renderer, as_exporter, as_user}) {
         one->add_option("--device", options.device, "GPU UUID; default: the first");
         one->add_option("--counts", options.counts, "How many buffers, comma-separated")->delimiter(',');
-        one->add_option("--bytes", options.bytes, "Of each buffer")->check(CLI::PositiveNumber);
+        one->add_option("--bytes", one == as_user ? options.user_bytes : options.bytes, "Of each buffer")
+            ->check(CLI::PositiveNumber);
     }
+    as_user->add_option("--ready-file", options.ready_file, "Made when the first phase may begin");
+    as_user->add_option("--phases", options.phases, "Folder for go-N, done-N and end")->required();
     as_renderer->add_option("--ready-file", options.ready_file, "Made when the first part is done");
     as_renderer->add_option("--start-file", options.start_file, "The second part begins when it is there");
     try {
@@ -131,8 +171,11 @@ int main(int argc, char** argv) {
         return app.exit(error) == 0 ? kExitOk : kExitUsage;
     }
     install_stop_signals();
+    if (as_drawer->parsed()) return draw.run();
     Json json;
-    const Status done = as_renderer->parsed() ? renderer(options, json) : export_import(options, json);
+    const Status done = as_renderer->parsed()   ? renderer(options, json)
+                        : as_exporter->parsed() ? export_import(options, json)
+                                                : user_buffers(options, json);
     if (!done) json["error"] = done.error().to_string();
     std::puts(json.dump().c_str());
     return done ? kExitOk : exit_status(done.error().code);

@@ -2,15 +2,25 @@
 """Real CUDA work, unmodified: PyTorch programs, one after the other, each for a moment, as one line of JSON.
 
   torch_suite.py --seconds 0.5 [--programs softmax,sdpa] [--ready-file FILE --start-file FILE]
+  torch_suite.py --verify --seconds 20 [--reference FILE] [--context-file FILE]
 
 {"torch", "gpu", "programs": {NAME: {"rate", "p50_ms", "p99_ms", "checksum"} or {"error"}}}. A program whose last result is not its first one is
-an error: within a thousandth, since libraries may choose kernels that add in any order. bench/real_programs.py runs it beside a renderer."""
+an error: within a thousandth, since libraries may choose kernels that add in any order. bench/real_programs.py runs it beside a renderer.
+
+--verify: all programs in turns, round and round, each result compared with the first one: bit for bit, where the "programs" of an earlier run (FILE)
+say that the program is "exact" and the first result has their bits, else within a thousandth. {"programs": {NAME: {"checks", "wrong", "exact", "bits", "sum", "text"} or {"error"}}}.
+With a reference "as_alone" says whether the first result has the reference's bits. Exit status 1 when anything was wrong. bench/integrity.py runs it."""
 
 import argparse
+import hashlib
 import json
 import os
+import signal
+import sys
 import time
 import torch
+
+import verify
 
 
 def programs():
@@ -69,6 +79,12 @@ def programs():
     def matmul(n, dtype=torch.float32):
         a, b = rand(n, n, dtype=dtype), rand(n, n, dtype=dtype)
         return lambda: a @ b
+
+    def triton_matmul():
+        from triton_matmul import product
+
+        a, b = rand(4096, 4096, dtype=bf16), rand(4096, 4096, dtype=bf16)
+        return lambda: product(a, b)
 
     def sdpa():
         q, k, v = (rand(4, 16, 1024, 64, dtype=bf16) for _ in range(3))
@@ -136,6 +152,7 @@ def programs():
         "particles": particles,
         "gelu-graph": lambda: graph_of(gelu()),
         "matmul-bf16-4096": lambda: matmul(4096, bf16),
+        "matmul-bf16-triton": triton_matmul,
         "conv2d-cudnn": lambda: convolution(True),
         "conv2d-own": lambda: convolution(False),
         "transformer-bf16": lambda: torch.inference_mode()(transformer()),
@@ -172,20 +189,83 @@ def measure(prepare, seconds):
     }
 
 
+class TorchOps:
+    """What verify.py has to know of tensors."""
+
+    seed = staticmethod(lambda: torch.manual_seed(7))
+    wait = staticmethod(torch.cuda.synchronize)
+
+    @staticmethod
+    def keep(tensor):
+        return tensor.detach().clone()
+
+    @staticmethod
+    def same(one, other):
+        one, other = one.detach().contiguous(), other.contiguous()
+        return one.shape == other.shape and torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+
+    @staticmethod
+    def close(one, other):
+        one, other = one.detach().float(), other.float()
+        return torch.allclose(one, other, rtol=1e-3, atol=1e-3 * other.abs().max().item())
+
+    @staticmethod
+    def difference(one, other):
+        one, other = one.detach().double().flatten(), other.double().flatten()
+        return f"{int((one != other).sum())} of {one.numel()} elements differ, by {float((one - other).abs().max()):g} at most"
+
+    @staticmethod
+    def digest(tensor):
+        """(the bits' hash, the sum of what they mean), both made on the host."""
+        host = tensor.detach().contiguous().cpu()
+        return hashlib.sha256(memoryview(host.view(torch.uint8).numpy()).cast("B")).hexdigest(), float(host.double().abs().sum())
+
+
+def verified(names, known, options):
+    """(seconds, {name: its figures})"""
+    reference = None
+    if options.reference:
+        with open(options.reference, encoding="utf-8") as file:
+            reference = json.load(file)
+    stop = []
+    signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+    prepared, errors = verify.prepare_all(TorchOps, known, names, reference)
+    be_ready(options)
+    seconds = verify.go_round(prepared, errors, options.seconds, lambda: bool(stop))
+    return seconds, verify.results(prepared, errors)
+
+
+def be_ready(options):
+    if options.ready_file:
+        open(options.ready_file, "w", encoding="ascii").close()
+    wait_for(options.start_file)
+
+
+def wait_for(path):
+    while path and not os.path.exists(path):
+        time.sleep(0.01)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=0.5, help="for each program")
     parser.add_argument("--programs", help="comma-separated; default: all")
     parser.add_argument("--ready-file")
     parser.add_argument("--start-file")
+    parser.add_argument("--verify", action="store_true", help="compare every result instead of measuring; --seconds is for all programs together")
+    parser.add_argument("--reference", metavar="FILE", help="JSON: what --verify printed as programs")
+    parser.add_argument("--context-file", metavar="FILE", help="touch no GPU before this file exists")
     options = parser.parse_args()
     known = programs()
     names = options.programs.split(",") if options.programs else list(known)
+    wait_for(options.context_file)
     torch.ones(1, device="cuda").sum().item()
-    if options.ready_file:
-        open(options.ready_file, "w", encoding="ascii").close()
-    while options.start_file and not os.path.exists(options.start_file):
-        time.sleep(0.01)
+    facts = {"program": "torch_suite", "torch": torch.__version__, "gpu": torch.cuda.get_device_name(0)}
+    if options.verify:
+        seconds, found = verified(names, known, options)
+        print(json.dumps({**facts, "seconds": seconds, "programs": found}))
+        sys.exit(1 if any(one.get("wrong") for one in found.values()) else 0)
+    be_ready(options)
     results = {}
     for name in names:
         try:
@@ -193,7 +273,7 @@ def main():
         except Exception as error:  # whatever it is, the others are measured
             results[name] = {"error": str(error).splitlines()[0][:200]}
         torch.cuda.empty_cache()
-    print(json.dumps({"program": "torch_suite", "torch": torch.__version__, "gpu": torch.cuda.get_device_name(0), "programs": results}))
+    print(json.dumps({**facts, "programs": results}))
 
 
 if __name__ == "__main__":

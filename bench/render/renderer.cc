@@ -133,6 +133,7 @@ Status Renderer::draw_frame(RowSet rows) {
     }
     VUDA_BENCH_TRY(slot->submit(gpu_->device, report_.options, push, rows));
     in_flight_.push_back(&*slot);
+    if (phase_ != Phase::kCalibrate) ++report_.drawn_frames;
     return {};
 }
 

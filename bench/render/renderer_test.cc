@@ -39,6 +39,7 @@ TEST(Renderer, EveryFrameMatchesWhatTheCpuComputes) {
             RenderReport report = run(options);
             ASSERT_FALSE(report.error) << report.error->to_string();
             EXPECT_EQ(report.checksum_errors, 0u);
+            EXPECT_EQ(report.checked_frames, report.drawn_frames);
             EXPECT_GT(report.frame_ms.size(), 0u);
             EXPECT_GE(report.checked_frames, report.frame_ms.size() + options.warmup_frames);
             EXPECT_EQ(report.exit_code(), kExitOk);

@@ -43,6 +43,7 @@ nlohmann::ordered_json RenderReport::to_json() {
     if (options.report_trace) json["trace"] = trace.to_json();
     json["late_frames"] = late_frames;
     json["checksum"] = checksum;
+    json["drawn_frames"] = drawn_frames;
     json["checked_frames"] = checked_frames;
     json["checksum_errors"] = checksum_errors;
     json["device_lost"] = device_lost();

@@ -24,6 +24,7 @@ struct RenderReport {
     Trace trace;                  // with --report-trace: latency_ms with the moment of completion
     uint64_t late_frames = 0;     // paced frames that completed after their successor was due
     double seconds = 0;           // measured time
+    uint64_t drawn_frames = 0;    // submitted ones, after the reference
     uint64_t checked_frames = 0;  // compared ones, those before and after measuring included
     uint64_t checksum_errors = 0;
     std::string checksum;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The benchmark programs and one short co-run on a real GPU. Usage: gpu_test.sh BUILD_DIRECTORY. 77: no GPU here.
+# The benchmark programs, one short co-run, and what harms nobody of integrity and containment, on a real GPU. Usage: gpu_test.sh BUILD_DIRECTORY. 77: no GPU here.
 set -eu
 build=$1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -28,3 +28,5 @@ xids=
 dmesg >/dev/null 2>&1 || xids=--ignore-xids
 "$here/../corun.py" --bin "$build" --cases two-process,one-process --runs 1 --seconds 1 $xids
 "$here/../features.py" --bin "$build" --cases launch,graph,printf,cooperative --runs 1 $xids
+"$here/../integrity.py" --bin "$build" --seconds 10 --no-torch $xids
+"$here/../containment.py" --bin "$build" --cases unshare,cuda-killed,renderer-killed $xids

@@ -58,14 +58,44 @@ class Mirror(unittest.TestCase):
     def test_table_and_verdicts(self):
         rows = mirror.rows_of([run(0.5)], [IMPORTS], self.options)
         table = mirror.table_of(rows).splitlines()
-        self.assertEqual([word.strip() for word in table[3].strip("|").split("|")], ["8192", "4096.00", "8193.00"])
+        self.assertEqual([word.strip() for word in table[3].strip("|").split("|")], ["8192", "4096.00", "8193.00", ""])
         verdicts = mirror.verdicts(rows)
         self.assertTrue(verdicts[0].startswith("ok     attaching"), verdicts)
         self.assertTrue(verdicts[1].startswith("MISSED 8,192"), verdicts)
 
+    def test_a_programs_own_buffers(self):
+        def phase(ms):
+            return [{"count": n, "made": n, "create_ms": 0.5, "allocate_ms": ms, "bind_ms": 0.25, "free_ms": 1.0} for n in (1, 8192)]
+
+        answer = {"bytes": 2097152, "phases": [phase(2.0), phase(3.0), phase(2.0), phase(1.5)]}
+        rows, problems = mirror.user_rows(answer, self.options)
+        self.assertEqual(problems, [])
+        self.assertEqual(rows[1]["case"], "vulkan-buffers-8192")
+        self.assertEqual(rows[1]["metrics"]["alone_ms"]["median"], 2.75)
+        self.assertEqual(rows[1]["metrics"]["cost_ms"], {"median": 0.25, "min": -0.5, "max": 1.0})
+        self.assertEqual(mirror.table_of(rows).splitlines()[3].split("|")[-2].strip(), "0.25")
+        self.assertTrue(mirror.verdicts(rows)[0].startswith("ok     8,192 buffers of a program's own"))
+        answer["phases"][1][1].update(made=4096, failed="out of memory")
+        rows, problems = mirror.user_rows(answer, self.options)
+        self.assertEqual([entry["case"] for entry in rows], ["vulkan-buffers-1"])
+        self.assertEqual(problems, ["8192 buffers: only 4096: out of memory"])
+
+    def test_phases(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        waits = []
+        renderer = types.SimpleNamespace(wait_for=lambda condition, *more: waits.append(condition()))
+        phases = mirror.UserPhases(renderer, folder, None)
+        phases.measure()
+        open(os.path.join(folder, "done-2"), "wb").close()
+        phases.measure()
+        phases.end()
+        self.assertEqual(waits, [False, True])
+        self.assertEqual(sorted(os.listdir(folder)), ["done-2", "end", "go-1", "go-2"])
+
     def test_arguments(self):
         options = mirror.parse_arguments([])
         self.assertEqual((options.counts[0], options.counts[-1]), (1, 8192))
+        self.assertEqual(options.parts, ["control", "vulkan"])
         for wrong in ("x", "0", "8193"):
             with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
                 mirror.parse_arguments(["--counts", wrong])
@@ -96,16 +126,18 @@ class Mirror(unittest.TestCase):
             print("\n".join(lines + problems))
             return 1 if problems else 0
 
+        user = {"bytes": 4096, "phases": [[{"count": n, "made": n, "create_ms": 1, "allocate_ms": 1, "bind_ms": 1, "free_ms": 1} for n in (1, 8192)]] * 4}
         runs = iter([run(0.5), {**run(0.5), "attach": {"attach_ms": 7.0, "control_buffers": 84, "late": 1.0}}])
         with unittest.mock.patch.object(hardware, "run", run_body), unittest.mock.patch.object(
             mirror, "run_once", lambda *words: next(runs)
-        ), contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
+        ), unittest.mock.patch.object(mirror, "run_user_buffers", lambda *words: user), contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
             status = mirror.main(["--runs", "2", "--counts", "1,8192", "--output", folder])
         self.assertEqual(status, 1)
         self.assertIn("late to mirror", out.getvalue())
         self.assertEqual(answers[0][1:4], ["export-import", "--counts", "1,8192"])
         with open(os.path.join(folder, "mirror.json"), encoding="utf-8") as file:
-            self.assertEqual(json.load(file)["rows"][0]["case"], "attach")
+            cases = [entry["case"] for entry in json.load(file)["rows"]]
+        self.assertEqual((cases[0], cases[-1]), ("attach", "vulkan-buffers-8192"))
 
 
 if __name__ == "__main__":

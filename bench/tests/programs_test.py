@@ -9,11 +9,18 @@ import sys
 import tempfile
 import time
 import unittest
+from unittest import mock
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
+import mirror  # noqa: E402
+import stub_prefix  # noqa: E402
 from corunlib import feature_verdicts, trace  # noqa: E402
+from corunlib.matrix import Runner  # noqa: E402
+from corunlib.stack import Stack  # noqa: E402
 from corunlib.workload import HardwareWorkload  # noqa: E402
+from corunlib.xid import NoXidLog  # noqa: E402
 
 BIN = os.environ["BENCH_BIN"]
 FAKE_LIBCUDA = os.environ["FAKE_LIBCUDA"]
@@ -72,6 +79,46 @@ class Programs(unittest.TestCase):
             self.assertLess(ends[-1], time.monotonic())
             self.assertTrue(all(ms >= 0 for _, ms in entries))
         self.assertFalse(run([*COMPUTE, *steps, "--seconds", "0.02"])[1]["marked"], "there is no VUDA in it")
+
+    def test_a_programs_own_buffers_in_phases(self):
+        program = os.path.join(BIN, "vuda-bench-mirror")
+        with tempfile.TemporaryDirectory() as folder:
+            words = [program, "user-buffers", "--counts", "1,4", "--bytes", "4096", "--phases", folder]
+            for name in ("go-1", "go-2"):
+                open(os.path.join(folder, name), "wb").close()
+            process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+            deadline = time.monotonic() + LIMIT
+            while not os.path.exists(os.path.join(folder, "done-2")) and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.01)
+            open(os.path.join(folder, "end"), "wb").close()
+            out, _ = process.communicate(timeout=LIMIT)
+        self.assertEqual(process.returncode, 0, out)
+        phases = json.loads(out)["phases"]
+        self.assertEqual([[(one["count"], one["made"]) for one in phase] for phase in phases], [[(1, 1), (4, 4)]] * 2)
+
+    def test_a_programs_own_buffers_beside_one_that_shares(self):
+        """bench/mirror.py with the real renderer and a make-believe vudad, which has a program share."""
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, STUB_SECONDS="600"):
+            prefix = stub_prefix.make(os.path.join(folder, "prefix"))
+            os.remove(os.path.join(prefix, "bin", "vuda-bench-mirror"))
+            os.symlink(os.path.join(BIN, "vuda-bench-mirror"), os.path.join(prefix, "bin", "vuda-bench-mirror"))
+            options = mirror.parse_arguments(["--counts", "1,8", "--user-bytes", "4096", "--runs", "2"])
+            with Stack(prefix, folder) as stack:
+                workload = HardwareWorkload(stack, options)
+                workload.frame_iterations = workload.kernel_iterations = 5
+                answer = mirror.run_user_buffers(Runner(stack, workload, NoXidLog(), 1, folder), options, lambda text: None)
+        rows, problems = mirror.user_rows(answer, options)
+        self.assertEqual(([row["case"] for row in rows], problems), (["vulkan-buffers-1", "vulkan-buffers-8"], []))
+        self.assertEqual(len(answer["phases"]), 4)
+
+    def test_draw_needs_control_buffers_to_map(self):
+        status, answer, err = run([os.path.join(BIN, "vuda-bench-mirror"), "draw", *RENDER[1:], "--seconds", "0.1"])
+        if answer["driver"].startswith("NVIDIA"):
+            self.assertEqual((status, answer["checksum_errors"]), (0, 0))
+            self.assertGreater(answer["maps"], 0)
+        else:
+            self.assertEqual((status, answer["maps"]), (69, 0))
+            self.assertIn("no control buffer", err)
 
     def test_features(self):
         program = [os.path.join(BIN, "vuda-bench-features")]

@@ -44,9 +44,22 @@ class Measure(unittest.TestCase):
         self.assertEqual(problems, [])
 
     def test_other_results_than_alone_are_a_problem(self):
-        rows, problems = measured({"alone": {"sort": figures(1000)}, "shared": {"sort": figures(950, 10.5)}})
-        self.assertEqual(len(problems), 1)
-        self.assertIn("sort", problems[0])
+        for other in ("alone", "resting"):
+            rows, problems = measured({other: {"sort": figures(1000)}, "shared": {"sort": figures(950, 10.5)}})
+            self.assertEqual(len(problems), 1)
+            self.assertIn(f"sort: shared results differ from {other}", problems[0])
+
+    def test_a_renderer_at_rest_is_no_other_workload_for_long(self):
+        started = []
+        workload = types.SimpleNamespace(render_extra=["--x"])
+
+        def start(directory, identity, shared, seconds, fps=None):
+            started.append((shared, fps, list(workload.render_extra)))
+
+        suite = real.SuiteRunner(types.SimpleNamespace(workload=workload, start_renderer=start), None, [], "")
+        suite._start_renderer("", None, True, True)
+        suite._start_renderer("", None, True, False)
+        self.assertEqual(started, [(True, real.RESTING_FPS, ["--x", "--warmup-frames", "1"]), (True, None, ["--x"])])
 
     def test_results_that_change_from_run_to_run_are_a_problem(self):
         suite = Suite({})
@@ -64,15 +77,16 @@ class Table(unittest.TestCase):
     def test_against_the_right_base(self):
         rows, _ = measured({
             "alone-native": {"mm": figures(1000), "big": figures(500)},
-            "alone": {"mm": figures(800), "big": figures(500)},
+            "alone": {"mm": figures(900), "big": figures(500)},
+            "resting": {"mm": figures(800), "big": {"error": "701"}},
             "time-slicing": {"mm": figures(20), "big": figures(10)},
             "shared": {"mm": figures(760), "big": {"error": "701"}},
             "sliced": {"mm": figures(400), "big": figures(200)},
             "mixed": {"mm": figures(900), "big": figures(100)},
         })
         lines = real.table(rows)
-        self.assertEqual(lines[2], "| mm | 1000 | 800 | 2.0 | 95.0 | 40.0 | 90.0 |")
-        self.assertEqual(lines[3], "| big | 500 | 500 | 2.0 | did not run | 40.0 | 20.0 |")
+        self.assertEqual(lines[2], "| mm | 1000 | 900 | 800 | 2.0 | 95.0 | 40.0 | 90.0 |")
+        self.assertEqual(lines[3], "| big | 500 | 500 | - | 2.0 | did not run | 40.0 | 20.0 |")
         self.assertIn("shared 98.0 (p99 10.50 ms)", lines[-1])
 
 

@@ -33,6 +33,25 @@ def vudad():
     signal.sigwait([signal.SIGTERM])
 
 
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+        return True
+    except ProcessLookupError:
+        return False
+
+
+def attach(state, to):
+    attached = os.path.join(state, "attached")
+    with open(attached, "w") as file:
+        file.write(to)
+    with open(attached + ".pid", "w") as file:
+        file.write(str(os.getpid()))
+    if not os.environ.get("STUB_NATIVE"):
+        with open(os.path.join(state, "attaches"), "a") as file:
+            file.write(".")
+
+
 def vudactl():
     state = os.path.join(os.path.dirname(arguments[1]), "state")
     words = arguments[2:]
@@ -42,15 +61,22 @@ def vudactl():
             file.write(words[2])
         os.chmod(split, 0o666)
         return
+    if words[0] == "quota":
+        if os.environ.get("STUB_NO_QUOTA"):
+            sys.exit("vudactl: no such split")
+        print(f"{words[1]}: compute may use {words[2]}, in force after 0.50 ms")
+        return
     if words[0] == "status":
         answer = {"daemon": {"driver": {"note": "simulated GPU 'stub'"}}, "tsgs": [], "sessions": []}
         mode = open(split).read() if os.path.exists(split) else "intra-sm"
         partition = {"mode": mode, "applied_tpcs": 2 if mode == "inter-sm" else 3, "generation": 1, "topology": {"tpcs": 3}}
         if os.path.exists(registered):
             answer["tsgs"].append({"name": open(registered).read(), "partition": partition})
-        if os.path.exists(attached):
+        if os.path.exists(attached) and alive(int(open(attached + ".pid").read())):
             session = {"name": open(attached).read(), "attach_us": 12345, "channels_moved": 8,
                        "backend": "qmd-mask", "applied_generation": 1, "peer": {"pid": int(open(attached + ".pid").read()), "program": "vuda-bench-features"}, "state": "sharing"}
+            session["control_buffers"] = 84
+            session["launches_native"] = 0 if os.environ.get("STUB_NO_NATIVE") else 3
             if os.environ.get("STUB_NATIVE"):
                 session.update(backend="none", state="unshared", reason={"text": os.environ["STUB_NATIVE"]})
             answer["sessions"].append(session)
@@ -62,16 +88,14 @@ def vudactl():
         print(f'# HELP x y\nvuda_attaches_total{{result="sharing"}} {count}\nvuda_attach_seconds_total {count * 0.012}')
         return
     env = dict(os.environ, LD_PRELOAD=os.environ.get("STUB_PRELOAD", ""))
-    for flag, path in (("--register", registered), ("--attach", attached)):
-        if flag in words:
-            with open(path, "w") as file:
-                file.write(words[words.index(flag) + 1])
+    if "--register" in words:
+        with open(registered, "w") as file:
+            file.write(words[words.index("--register") + 1])
     if "--attach" in words:
-        with open(attached + ".pid", "w") as file:
-            file.write(str(os.getpid()))
-    if "--attach" in words and not os.environ.get("STUB_NATIVE"):
-        with open(attaches, "a") as file:
-            file.write(".")
+        env["STUB_STATE"] = state
+        # A suite attaches when it makes its context.
+        if not any(word.endswith("stub-python") for word in words):
+            attach(state, words[words.index("--attach") + 1])
     if any(flag in words for flag in ("--register", "--attach", "--share")):
         env["STUB_SHARED"] = "1"
     if "--attach" in words and os.environ.get("STUB_REFUSE"):
@@ -95,7 +119,7 @@ def measured():
             file.write("6,1,2,-;NVRM: Xid (PCI:0000:00:04): 31, pid=1, name=stub\n")
         time.sleep(600)
     seconds = float(option("--seconds", "0"))
-    end = time.monotonic() + (min(seconds, 0.02) if seconds else 600)
+    end = time.monotonic() + (min(seconds, float(os.environ.get("STUB_SECONDS", "0.02"))) if seconds else 600)
     while time.monotonic() < end and not stop and "--cycles" not in arguments:
         time.sleep(0.002)
 
@@ -106,7 +130,25 @@ def renderer():
     return {
         "gpu": "Stub GPU", "uuid": "GPU-1", "driver": "1.0", "iterations": 77, "fps": 99.0 if shared else 100.0,
         "frame_p50_ms": 10.0, "frame_p99_ms": 10.5, "checksum": checksum, "checked_frames": 50, "checksum_errors": wrong,
+        "drawn_frames": 51 if os.environ.get("STUB_UNCHECKED") else 50,
     }, wrong
+
+
+def suite():
+    """torch_suite.py --verify, of the two programs that it was told."""
+    if arguments[0] == "-c":
+        return 1 if os.environ.get("STUB_NO_TORCH") else 0
+    while option("--context-file") and not os.path.exists(option("--context-file")):
+        time.sleep(0.002)
+    if shared:
+        attach(os.environ["STUB_STATE"], "corun")
+    measured()
+    answer = {"checks": 9, "wrong": 0, "exact": True, "bits": "b", "sum": 1.0, "text": ""}
+    programs = {name: dict(answer, as_alone=True) for name in option("--programs").split(",")}
+    wish = json.loads(os.environ.get("STUB_SUITE", "{}")) if shared else {}
+    programs.update({name: {**answer, **figures} if "error" not in figures else figures for name, figures in wish.items()})
+    print(json.dumps({"seconds": float(option("--seconds")), "programs": programs}))
+    return 1 if any(one.get("wrong") for one in programs.values()) else 0
 
 
 def features():
@@ -138,11 +180,13 @@ def features():
 
 
 def compute():
+    wrong = 1 if os.environ.get("STUB_WRONG_RESULT") and shared else 0
     return {
         "uuid": os.environ.get("STUB_CUDA_UUID", "GPU-1"), "cuda": "13.0", "iterations": 88, "rate": 900.0 if shared else 1000.0,
         "latency_p50_ms": 0.7, "latency_p99_ms": 0.8, "context_ms": 120.0 if shared else 100.0,
-        "cycles": int(option("--cycles", "0")),
-    }, 0
+        "cycles": int(option("--cycles", "0")), "launches": 100, "result_errors": wrong,
+        "seconds": 0.0 if os.environ.get("STUB_NO_TIME") and shared else float(option("--seconds", "0")),
+    }, wrong
 
 
 if name in ("vudad", "vudactl"):
@@ -155,8 +199,10 @@ elif name == "vuda-bench-both":
     print(json.dumps({keys[s]: answer for s, (answer, _) in sides.items() if only in (None, s)}))
 elif name == "vuda-bench-features":
     sys.exit(features())
+elif name == "stub-python":
+    sys.exit(suite())
 else:
-    if os.environ.get("STUB_RENDERER") and name == "vuda-bench-render":
+    if os.environ.get("STUB_RENDERER") and name in ("vuda-bench-render", "vuda-bench-mirror"):
         with open(os.environ["STUB_RENDERER"], "w") as file:
             file.write(str(os.getpid()))
     begun = time.monotonic()
@@ -187,6 +233,8 @@ def make(directory):
         "vuda-bench-compute",
         "vuda-bench-both",
         "vuda-bench-features",
+        "vuda-bench-mirror",
+        "stub-python",
         "vuda-sim-renderer",
         "vuda-sim-compute",
     ):
