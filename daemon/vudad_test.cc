@@ -83,7 +83,8 @@ class VudadTest : public ::testing::Test {
     Process launch(std::vector<std::string> arguments = {}, std::function<void()> in_child = {}) {
         // Deadlines are the registry's own tests' business; here a busy machine must not meet them.
         std::ofstream(dir_.file("patient.toml"))
-            << "[limits]\nprograms_per_tsg = 64\nsame_addresses = true\n[attach]\nmax_ms = 60000\nexport_ms = 60000\nturn_ms = 60000\n";
+            << "[limits]\nprograms_per_tsg = 64\nsame_addresses = true\n[attach]\nmax_ms = 60000\nexport_ms = "
+               "60000\nturn_ms = 60000\n";
         arguments.insert(arguments.begin(), {VUDA_VUDAD, "--socket", control_, "--handle-socket", handles_});
         if (std::find(arguments.begin(), arguments.end(), "--config") == arguments.end()) {
             arguments.insert(arguments.end(), {"--config", dir_.file("patient.toml")});

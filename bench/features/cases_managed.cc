@@ -96,6 +96,10 @@ Status managed_faulting(Rig& rig) { return managed(rig, false); }
 Status managed_variable(Rig& rig) {
     VUDA_BENCH_TRY(rig.require(kManagedMemory, "managed memory"));
     VUDA_BENCH_TRY(rig.require(kConcurrentManaged, "managed memory that host and GPU use at once"));
+    // VUDA has looked at a context once it ran a kernel.
+    const Result<CuFunction> plain = rig.kernel("feature_step");
+    VUDA_BENCH_TRY(plain);
+    VUDA_BENCH_TRY(steps_come_out(rig, *plain, 1 << 16, 2, nullptr));
     const Result<Kernels> kernels = Kernels::load(rig.cuda, kManagedVariablePtx);
     VUDA_BENCH_TRY(kernels);
     const Result<CuFunction> step = kernels->get("feature_managed_step");

@@ -24,8 +24,6 @@ constexpr int kBeforeUpload = 1;
 constexpr uintptr_t kQmdAlign = 4;
 constexpr int kAgain = 3;  // before a graph launches a descriptor that was uploaded earlier
 constexpr int kCallDomain = 6;
-// What a result holds until the driver knows better (CUDA_ERROR_UNKNOWN).
-constexpr uint32_t kNoResultYet = 999;
 
 // Kernels that come again and again are what they were.
 constexpr uint64_t kLaunchesUntilQuiet = 4096;

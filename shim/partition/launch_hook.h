@@ -42,7 +42,7 @@ struct CallbackLayout {
     uint8_t call_context_slot;
     uint8_t call_result_slot;      // where the address of the CUresult is that the call returns
     uint8_t call_parameters_slot;  // where the address of the call's arguments is
-    uint8_t call_skip_slot;  // 0 at the beginning of a call; with 1 there CUDA does nothing and returns the result
+    uint8_t call_skip_slot;  // where the address of a word is: 0 at the beginning of a call; with 1 CUDA does nothing
     uint8_t call_slot;  // lower half: the function's number, as in CUPTI's cupti_driver_cbid.h; upper: 0 enter, 1 exit
 };
 
@@ -167,7 +167,9 @@ class LaunchHook : private NativeFault::Listener {
     bool graph_needs_care(CuGraph graph, int depth) const;
     bool kernel_needs_care(const CuKernelNode& kernel) const;
     bool refuses_graph(int function, const void* arguments, const void* parameters, CuContext context);
+    bool can_skip(const void* parameters) const;
     void skip(const void* parameters, CuResult result) const;
+    bool refuses_code(int function, const void* parameters, CuContext context);
     bool has_failed(CallKind kind, int function, CuContext context) const;
     void answer_fault(const void* parameters);
     void native_fault(CuResult error) override;

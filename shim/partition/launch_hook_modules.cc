@@ -36,6 +36,22 @@ void LaunchHook::watch_modules(int function, const void* arguments, bool enter) 
     tell_launches();
 }
 
+// A call begins that loads code with managed variables. CUDA gives those their first values with a kernel of its own,
+// in the program's context, which fetches them by page faults: Xid 31 when that shares. True: it is skipped.
+bool LaunchHook::refuses_code(int function, const void* parameters, CuContext context) {
+    const void* const arguments = arguments_of(parameters, callback_);
+    if (!ModuleWatch::is_watched(function) || !watch_.loads_managed(function, arguments)) return false;
+    if (held(context)) hold(context);
+    // A library comes to each context of the process later.
+    const bool shares =
+        ModuleWatch::is_library(function) ? guard_.limit() != 0 : verdict(context) == Verdict::kApproved;
+    if (guard_.limit() == 0 || !shares || !can_skip(parameters)) return false;
+    skip(parameters, limits::kNotSupported);
+    managed_refused_.fetch_add(1, std::memory_order_relaxed);
+    wake();
+    return true;
+}
+
 ModuleWatch::Care LaunchHook::care_of(const void* function, uint32_t* bytes) const {
     const uint32_t limit = guard_.limit();
     return limit == 0 ? ModuleWatch::Care::kNone : watch_.care_of(function, limit, bytes);

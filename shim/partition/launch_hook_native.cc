@@ -16,10 +16,6 @@ namespace {
 constexpr int kCalls = 6;                 // domain
 constexpr CuResult kStillUnderWay = 600;  // CUDA_ERROR_NOT_READY
 
-const void* arguments_of(const void* parameters, const CallbackLayout& layout) {
-    return reinterpret_cast<const void*>(slot(parameters, layout.call_parameters_slot));
-}
-
 // What the call is about to return; nothing where it cannot be read.
 std::optional<CuResult> result_of(const void* parameters, const CallbackLayout& layout) {
     CuResult result = 0;
@@ -66,23 +62,28 @@ void LaunchHook::on_own_call(NativeErrand& errand, int function, const void* par
     if (errand.kind == NativeErrand::Kind::kWithhold) {
         errand.call = read_launch_call(function, arguments_of(parameters, callback_));
     } else if (errand.kind == NativeErrand::Kind::kSkip) {
-        uint32_t result = 0;
         errand.skip_slot = slot(parameters, callback_.call_skip_slot);
-        if (static_cast<uint32_t>(errand.skip_slot) != 0 ||
-            !read_safely(reinterpret_cast<const void*>(slot(parameters, callback_.call_result_slot)), &result,
-                         sizeof result))
-            return;
+        if (!can_skip(parameters)) return;
         skip(parameters, NativeErrand::kSkipped);
         errand.came = true;
     }
 }
 
-// CUDA returns `result` and does nothing. Only at the beginning of a call, and once that was proved.
+// A call begins, and what it takes to skip it is where it should be and says what it should.
+bool LaunchHook::can_skip(const void* parameters) const {
+    uint32_t result = 0, flag = 0;
+    return read_safely(reinterpret_cast<const void*>(slot(parameters, callback_.call_result_slot)), &result,
+                       sizeof result) &&
+           result == kNoResultYet &&
+           read_safely(reinterpret_cast<const void*>(slot(parameters, callback_.call_skip_slot)), &flag, sizeof flag) &&
+           flag == 0;
+}
+
+// CUDA returns `result` and does nothing. Only where can_skip().
 void LaunchHook::skip(const void* parameters, CuResult result) const {
     std::memcpy(reinterpret_cast<void*>(slot(parameters, callback_.call_result_slot)), &result, sizeof result);
     const uint32_t skipped = 1;
-    auto* const block = static_cast<uint8_t*>(const_cast<void*>(parameters));
-    std::memcpy(block + callback_.call_skip_slot * size_t{8}, &skipped, sizeof skipped);
+    std::memcpy(reinterpret_cast<void*>(slot(parameters, callback_.call_skip_slot)), &skipped, sizeof skipped);
 }
 
 bool LaunchHook::runs_natively(int function, const void* parameters, const limits::LaunchGuard::Verdict& verdict) {
@@ -133,6 +134,7 @@ void LaunchHook::on_rare_call(int function, const void* parameters, CuContext co
     NativeGraphs* const graphs = graphs_.load(std::memory_order_acquire);
     const bool of_graphs = NativeGraphs::is_of_graphs(function);
     if (enter) {
+        if (refuses_code(function, parameters, context)) return;
         watch_modules(function, arguments, true);
         if (of_graphs && graphs != nullptr) {
             graphs->on_entered(function, arguments);

@@ -6,6 +6,7 @@
 
 #include "shim/partition/cuda_driver.h"
 #include "shim/partition/driver_calls.h"
+#include "shim/partition/launch_hook.h"
 #include "shim/partition/module_watch.h"
 #include "shim/partition/qmd.h"
 
@@ -32,6 +33,14 @@ inline uint64_t slot(const void* parameters, size_t index) {
     uint64_t value;
     std::memcpy(&value, static_cast<const uint8_t*>(parameters) + index * 8, sizeof value);
     return value;
+}
+
+// What a result holds until the driver knows better (CUDA_ERROR_UNKNOWN).
+inline constexpr uint32_t kNoResultYet = 999;
+
+// The block of a call's arguments, which is not trusted.
+inline const void* arguments_of(const void* parameters, const CallbackLayout& layout) {
+    return reinterpret_cast<const void*>(slot(parameters, layout.call_parameters_slot));
 }
 
 // The newest kernel that was withheld from this thread.

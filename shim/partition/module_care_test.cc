@@ -14,11 +14,26 @@ class ModuleCare : public testing::NativeProgram {
  protected:
     // A kernel of a module whose code says so.
     CuFunction load(const char* image) {
-        EXPECT_EQ(fake_.load_module(&module_), 0);
-        fake_.words_of({module_, context_}) = {77, 88};
+        load_module();
         CuModule* const out = &module_;
         const uint64_t load_arguments[] = {at(out), at(image)};
         tell(19, load_arguments);
+        return get();
+    }
+    // A kernel of code that was loaded before anybody looked, and turns out to have managed variables.
+    CuFunction managed() {
+        load_module();
+        CuDevicePtr memory = 0;
+        size_t bytes = 0;
+        const uint64_t arguments[] = {at(&memory), at(&bytes), at(module_), at("counter")};
+        tell(685, arguments);
+        return get();
+    }
+    void load_module() {
+        EXPECT_EQ(fake_.load_module(&module_), 0);
+        fake_.words_of({module_, context_}) = {77, 88};
+    }
+    CuFunction get() {
         CuFunction function = fake_.function_of(module_, "vuda_native");
         const uint64_t get_arguments[] = {at(&function), at(module_), at("vuda_native")};
         tell(23, get_arguments);
@@ -30,11 +45,14 @@ class ModuleCare : public testing::NativeProgram {
     }
     template <size_t kCount>
     void tell(int function, const uint64_t (&arguments)[kCount]) {
+        EXPECT_EQ(ask(function, context_, arguments), 0);
+    }
+    template <size_t kCount>
+    CuResult ask(int function, CuContext context, const uint64_t (&arguments)[kCount]) {
         uint64_t block[kCount];
         std::copy(std::begin(arguments), std::end(arguments), block);
-        EXPECT_EQ(fake_.call(
-                      function, context_, [] {}, block),
-                  0);
+        return fake_.call(
+            function, context, [this] { ++calls_; }, block);
     }
     static uint64_t at(const void* address) { return reinterpret_cast<uintptr_t>(address); }
     CuFunction plain() {
@@ -44,12 +62,37 @@ class ModuleCare : public testing::NativeProgram {
         return fake_.function_of(module, "vuda_native");
     }
     CuModule module_ = nullptr;
+    int calls_ = 0;  // that CUDA carried out
 };
+
+// CUDA itself would fetch the variables, in the context that shares.
+TEST_F(ModuleCare, CodeWithManagedVariablesIsNotLoadedWhileSharing) {
+    prove();
+    CuModule* const out = &module_;
+    const uint64_t arguments[] = {at(out), at(kManaged)};
+    uint64_t refused = 0;
+    for (const int function : {19, 20, 21, 678}) {
+        EXPECT_EQ(ask(function, context_, arguments), limits::kNotSupported) << function;
+        EXPECT_EQ(hook_->managed_refused(), ++refused);
+    }
+    EXPECT_EQ(calls_, 0);
+    const uint64_t plain_arguments[] = {at(out), at(".version 9.0\n")};
+    EXPECT_EQ(ask(19, context_, plain_arguments), 0);
+    EXPECT_EQ(calls_, 1);
+    // A context of the program that shares with nobody.
+    int elsewhere = 0;
+    hook_->decline(&elsewhere);
+    EXPECT_EQ(ask(19, &elsewhere, arguments), 0);
+    EXPECT_EQ(calls_, 2);
+    fake_.quirks.skip_slot_holds = 0x7f00'0000'1234;
+    EXPECT_EQ(ask(19, context_, arguments), 0) << "nothing is written where it was not expected";
+    EXPECT_EQ(hook_->managed_refused(), refused);
+}
 
 TEST_F(ModuleCare, KernelsWithManagedVariablesRunNatively) {
     prove();
     const CuFunction other = plain();
-    const CuFunction kernel = load(kManaged);
+    const CuFunction kernel = managed();
     EXPECT_EQ(launch(kernel, kSmall), 0) << why();
     EXPECT_TRUE(ran_natively());
     EXPECT_FALSE(ran_at_home());
@@ -65,7 +108,7 @@ TEST_F(ModuleCare, KernelsWithManagedVariablesRunNatively) {
 TEST_F(ModuleCare, WhereThatCannotBeTheyAreRefused) {
     prove();
     hook_->run_natively(nullptr);
-    const CuFunction kernel = load(kManaged);
+    const CuFunction kernel = managed();
     EXPECT_EQ(launch(kernel, kSmall), limits::kNotSupported);
     EXPECT_FALSE(ran_at_home());
     EXPECT_EQ(hook_->managed_refused(), 1u);
@@ -76,7 +119,7 @@ TEST_F(ModuleCare, WhereThatCannotBeTheyAreRefused) {
 
 TEST_F(ModuleCare, TheyNeverFallBackToTheSharedTsg) {
     prove();
-    const CuFunction kernel = load(kManaged);
+    const CuFunction kernel = managed();
     side_->close("for some reason");
     EXPECT_EQ(launch(kernel, kSmall), limits::kNotSupported);
     EXPECT_FALSE(ran_at_home());
@@ -100,7 +143,7 @@ TEST_F(ModuleCare, KernelsWhoseChildrenMayBeTooLargeAreRefused) {
 
 TEST_F(ModuleCare, GraphsWithSuchKernelsAreNotMade) {
     prove();
-    const CuFunction kernel = load(kManaged);
+    const CuFunction kernel = managed();
     FakeNative::Graph* const graph = fake_.make_graph();
     auto memory = reinterpret_cast<CuDevicePtr>(out_.data());
     void* parameters[] = {&memory};
@@ -115,7 +158,7 @@ TEST_F(ModuleCare, GraphsWithSuchKernelsAreNotMade) {
 
 TEST_F(ModuleCare, CodeThatIsUnloadedMattersNoMore) {
     prove();
-    const CuFunction kernel = load(kManaged);
+    const CuFunction kernel = managed();
     ASSERT_EQ(launch(kernel, kSmall), 0) << why();
     EXPECT_TRUE(ran_natively());
     ASSERT_EQ(fake_.unload_module(module_), 0);

@@ -85,6 +85,27 @@ ModuleTraits inspect_file(uint64_t path_argument) {
     return traits;
 }
 
+// Of the code that a call loads, by its second argument; other calls load none.
+ModuleTraits inspect_load(int function, uint64_t argument) {
+    switch (function) {
+        case kModuleLoad:
+        case kLibraryLoadFromFile: return inspect_file(argument);
+        case kModuleLoadData:
+        case kModuleLoadDataEx:
+        case kModuleLoadFatBinary:
+        case kLibraryLoadData: return inspect_image(pointer_in<const void>(argument));
+        default: return {};
+    }
+}
+
+// What this thread's call, under way, was seen to load.
+struct Loading {
+    int function = 0;
+    uint64_t image = 0;
+    ModuleTraits traits;
+};
+constinit thread_local Loading t_loading;
+
 }  // namespace
 
 bool ModuleWatch::is_watched(int function) {
@@ -129,6 +150,16 @@ const void* ModuleWatch::launched(int function, const void* arguments) {
     }
 }
 
+bool ModuleWatch::is_library(int function) { return function == kLibraryLoadData || function == kLibraryLoadFromFile; }
+
+bool ModuleWatch::loads_managed(int function, const void* arguments) const {
+    t_loading = {};
+    const auto said = read_arguments<2>(arguments);
+    if (!said) return false;
+    t_loading = {function, (*said)[1], inspect_load(function, (*said)[1])};
+    return t_loading.traits.managed;
+}
+
 void ModuleWatch::on_entered(int function, const void* arguments) {
     if (function != kModuleUnload && function != kLibraryUnload) return;
     if (const auto said = read_arguments<1>(arguments)) forget(pointer_in<const void>((*said)[0]));
@@ -151,11 +182,14 @@ void ModuleWatch::on_left(int function, const void* arguments) {
     const auto* const second = pointer_in<const void>((*said)[1]);
     switch (function) {
         case kModuleLoad:
-        case kLibraryLoadFromFile: return loaded(given(), inspect_file((*said)[1]));
+        case kLibraryLoadFromFile:
         case kModuleLoadData:
         case kModuleLoadDataEx:
         case kModuleLoadFatBinary:
-        case kLibraryLoadData: return loaded(given(), inspect_image(second));
+        case kLibraryLoadData: {
+            const bool seen = t_loading.function == function && t_loading.image == (*said)[1];
+            return loaded(given(), seen ? t_loading.traits : inspect_load(function, (*said)[1]));
+        }
         case kModuleGetFunction:
         case kLibraryGetKernel: return got(given(), second);
         case kKernelGetFunction: {

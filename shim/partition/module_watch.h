@@ -31,6 +31,9 @@ class ModuleWatch {
     // --- Around calls of the driver, by their numbers in cupti_driver_cbid.h, with the block of their arguments, which
     // is not trusted. Any thread.
     static bool is_watched(int function);
+    // It loads code with managed variables. What was seen of that code serves on_left(), too.
+    bool loads_managed(int function, const void* arguments) const;
+    static bool is_library(int function);
     void on_entered(int function, const void* arguments);
     // After it came to a good end.
     void on_left(int function, const void* arguments);

@@ -501,9 +501,10 @@ class FakeCuda {
         parameters[5] = reinterpret_cast<uint64_t>(result);
         parameters[8] = reinterpret_cast<uint64_t>(context);
         parameters[10] = side << 32 | static_cast<uint64_t>(function);
-        if (side == 0) parameters[11] = quirks.skip_slot_holds;
+        uint32_t skipped = 0;
+        parameters[11] = quirks.skip_slot_holds != 0 ? quirks.skip_slot_holds : reinterpret_cast<uint64_t>(&skipped);
         callback_(user_, 6, function, parameters);
-        return side == 0 && static_cast<uint32_t>(parameters[11]) == 1;
+        return side == 0 && skipped == 1;
     }
 
     void run(const uint8_t* qmd, uint32_t* counts) const {

@@ -32,10 +32,9 @@ bool LateSession::adopt(void* handle) {
     const bool complete =
         bind(handle, "vuda_private_get_wishes", &get_wishes) && bind(handle, "vuda_private_start", &start) &&
         bind(handle, "vuda_private_register", &register_name) && bind(handle, "vuda_private_attach", &attach) &&
-        bind(handle, "vuda_private_va_slot", &va_slot) &&
-        bind(handle, "vuda_private_attach_done", &attach_done) && bind(handle, "vuda_private_detached", &detached) &&
-        bind(handle, "vuda_private_report", &report) && bind(handle, "vuda_private_mirror_changed", &mirror_changed) &&
-        bind(handle, "vuda_private_ending", &ending) &&
+        bind(handle, "vuda_private_va_slot", &va_slot) && bind(handle, "vuda_private_attach_done", &attach_done) &&
+        bind(handle, "vuda_private_detached", &detached) && bind(handle, "vuda_private_report", &report) &&
+        bind(handle, "vuda_private_mirror_changed", &mirror_changed) && bind(handle, "vuda_private_ending", &ending) &&
         bind(handle, "vuda_private_after_fork_in_child", &after_fork_in_child);
     if (!complete) {
         std::snprintf(problem_, sizeof problem_, "libvuda.so lacks a function that libvuda_preload.so needs");

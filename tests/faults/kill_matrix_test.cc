@@ -432,7 +432,8 @@ TEST(KillMatrix, DaemonDiesWhileItKeepsTargets) {
 
 void want_metrics(World& world) {
     std::ofstream(world.vuda().folder() + "/vudad.toml")
-        << "[limits]\nprograms_per_tsg = 64\nsame_addresses = true\n[metrics]\ntextfile = \"" << world.metrics_file() << "\"\n";
+        << "[limits]\nprograms_per_tsg = 64\nsame_addresses = true\n[metrics]\ntextfile = \"" << world.metrics_file()
+        << "\"\n";
 }
 
 TEST(KillMatrix, DaemonDiesWhileItWritesMetrics) {

@@ -154,7 +154,8 @@ std::string Daemon::log_tail() const {
 }
 
 std::string wide_limits() {
-    return "[limits]\nprograms_per_tsg = 128\nsame_addresses = true\nconnections = 16384\nconnections_per_uid = 16384\nsessions_per_uid = "
+    return "[limits]\nprograms_per_tsg = 128\nsame_addresses = true\nconnections = 16384\nconnections_per_uid = "
+           "16384\nsessions_per_uid = "
            "16384\nnames_per_uid = "
            "1024\nhandles_per_uid = 65536\nrequests_per_s = 0\n";
 }
