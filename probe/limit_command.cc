@@ -260,11 +260,10 @@ int l1_command(const LimitOptions& options) {
     if (!made) return fail(made.error());
     Tries& tries = *made;
     if (options.all) warn();
-    if (std::ranges::any_of(options.values, [](uint32_t value) { return value != 1 && value != 3; })) {
-        std::fprintf(stderr,
-                     "vuda-probe: the class header lists the values 1 and 3; others may be a class error, which ends "
-                     "the pair and leaves an Xid\n");
-    }
+    std::fprintf(
+        stderr,
+        "vuda-probe: a value that this GPU does not know is a class error, which ends the pair, leaves an Xid, "
+        "and may leave a GPU that has to be reset\n");
     if (const int status = begin(tries); status != 0) return status;
     const limits::ScgLimit table = tries.table();
     // A size that waits, and with --all one that ends the pair, unless the method moves the limit.

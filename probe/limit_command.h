@@ -17,7 +17,7 @@ struct LimitOptions {
     uint32_t step = 1024;
     uint32_t deaths = 2;
     double seconds = 1;
-    std::vector<uint32_t> values = {1, 3};  // of l1
+    std::vector<uint32_t> values;  // of l1
     // For tests: another pair, and a GPU that is not looked up.
     std::string pair;
     std::string device;

@@ -158,10 +158,6 @@ TableVerdict compare(const limits::ScgLimit& table, const Found& found, uint32_t
         return {Agreement::kContradicted, "a kernel of " + bytes(found.smallest_waiting) +
                                               " waits for frames to end, which the table says runs beside them"};
     }
-    if (table.beside != 0 && found.largest_beside > table.beside) {
-        return {Agreement::kContradicted, "a kernel of " + bytes(found.largest_beside) +
-                                              " runs beside frames, which the table says waits for them to end"};
-    }
     if (found.unclear || found.largest_running == 0) return {Agreement::kUnknown, "the tries do not tell"};
     const bool limit_shown =
         found.largest_running == table.bytes && found.smallest_dying != 0 && found.smallest_dying <= table.bytes + step;
@@ -170,6 +166,12 @@ TableVerdict compare(const limits::ScgLimit& table, const Found& found, uint32_t
     if (limit_shown && beside_shown) {
         return {Agreement::kAgrees, "kernels run up to " + bytes(table.bytes) + " as in the table, and " +
                                         bytes(found.smallest_dying) + " end the pair"};
+    }
+    // It promises no more than `beside`: cards differ.
+    if (table.beside != 0 && found.largest_beside > table.beside) {
+        return {Agreement::kNotContradicted, "a kernel of " + bytes(found.largest_beside) +
+                                                 " runs beside frames here, where the table promises it up to " +
+                                                 bytes(table.beside)};
     }
     return {Agreement::kNotContradicted, "nothing that was tried contradicts the table"};
 }

@@ -194,10 +194,11 @@ int main(int argc, char** argv) {
     add_pair_options(*l1);
     l1->add_flag("--all", limit.all, "Also a size above the limit, as with limit");
     l1->add_option("--values", limit.values,
-                   "Values to send; others than 1 and 3 may be a class error (Xid), which ends the pair")
+                   "Values to send. On an H200 1 was a class error (Xid 69), after which that GPU took no renderer "
+                   "until it was reset")
+        ->required()
         ->delimiter(',')
-        ->check(CLI::Range(1, 6))
-        ->capture_default_str();
+        ->check(CLI::Range(1, 6));
     l1->footer(pair_footer);
     try {
         app.parse(argc, argv);

@@ -175,8 +175,9 @@ void Process::move_addresses() {
             const int slot = session_.va_slot(kPatienceMs);
             if (slot > 0 && static_cast<uint32_t>(slot) < rm::kVaSlots) {
                 // If that is refused, CUDA is where it always is.
-                ::mmap(reinterpret_cast<void*>(rm::kUsualVaBase), rm::kVaStride * static_cast<size_t>(slot), PROT_NONE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+                [[maybe_unused]] const void* const kept =
+                    ::mmap(reinterpret_cast<void*>(rm::kUsualVaBase), rm::kVaStride * static_cast<size_t>(slot),
+                           PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
             }
         }
     }
