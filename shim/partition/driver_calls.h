@@ -23,6 +23,22 @@ constexpr bool leaves_streams_alone(CallKind kind) {
     return kind == CallKind::kQuiet || kind == CallKind::kWait || kind == CallKind::kPrelude;
 }
 
+// Load, unload and hand out code.
+enum CodeCall : int {
+    kModuleLoad = 18,
+    kModuleLoadData = 19,
+    kModuleLoadDataEx = 20,
+    kModuleLoadFatBinary = 21,
+    kModuleUnload = 22,
+    kModuleGetFunction = 23,
+    kLibraryLoadData = 678,
+    kLibraryLoadFromFile = 679,
+    kLibraryUnload = 680,
+    kLibraryGetKernel = 681,
+    kLibraryGetModule = 682,
+    kKernelGetFunction = 683,
+};
+
 // It ends a context, and with it what has failed there.
 constexpr bool ends_context(int function) {
     switch (function) {

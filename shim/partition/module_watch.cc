@@ -10,18 +10,13 @@
 
 #include "base/unique_fd.h"
 #include "shim/partition/call_arguments.h"
+#include "shim/partition/driver_calls.h"
 
 namespace vuda::partition {
 namespace {
 
-// cupti_driver_cbid.h
+// cupti_driver_cbid.h; those that have to do with code are in driver_calls.h.
 enum : int {
-    kModuleLoad = 18,
-    kModuleLoadData = 19,
-    kModuleLoadDataEx = 20,
-    kModuleLoadFatBinary = 21,
-    kModuleUnload = 22,
-    kModuleGetFunction = 23,
     kLaunch = 115,
     kLaunchGrid = 116,
     kLaunchGridAsync = 117,
@@ -32,12 +27,6 @@ enum : int {
     kFuncSetAttribute = 481,
     kLaunchKernelEx = 652,
     kLaunchKernelExPtsz = 653,
-    kLibraryLoadData = 678,
-    kLibraryLoadFromFile = 679,
-    kLibraryUnload = 680,
-    kLibraryGetKernel = 681,
-    kLibraryGetModule = 682,
-    kKernelGetFunction = 683,
     kLibraryGetManaged = 685,
     kKernelSetAttribute = 687,
     kModuleEnumerateFunctions = 738,

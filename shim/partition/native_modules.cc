@@ -3,23 +3,11 @@
 #include <string.h>
 
 #include "shim/partition/call_arguments.h"
+#include "shim/partition/driver_calls.h"
 #include "shim/partition/native_scope.h"
 
 namespace vuda::partition {
 namespace {
-
-// cupti_driver_cbid.h
-enum : int {
-    kModuleLoad = 18,
-    kModuleLoadData = 19,
-    kModuleLoadDataEx = 20,
-    kModuleLoadFatBinary = 21,
-    kModuleUnload = 22,
-    kLibraryUnload = 680,
-    kLibraryGetKernel = 681,
-    kLibraryGetModule = 682,
-    kKernelGetFunction = 683,
-};
 
 constexpr unsigned kMaxJitOptions = 64;
 constexpr size_t kMaxName = 4096;
