@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -339,8 +340,11 @@ void Session::device_lost() {
 }
 
 void Session::ending(const std::optional<LargeKernel>& unfit) {
-    // A signal handler may have interrupted one of these functions and called exit.
-    std::unique_lock lock(mutex_, std::try_to_lock);
+    // The session's thread is soon done with it. But a signal handler may have interrupted one of these functions on
+    // this thread and called exit: then it never comes free.
+    constexpr int kTries = 1000;
+    std::unique_lock lock(mutex_, std::defer_lock);
+    for (int tries = 0; tries < kTries && !lock.try_lock(); ++tries) ::sched_yield();
     if (!lock.owns_lock()) return;
     if (unfit && !unfit_ && !shared_name_.empty()) unfit_ = unfit;
     if (watches_locked() || unfit_) look_at_once(lock);
