@@ -5,7 +5,6 @@ import io
 import json
 import os
 import sys
-import tempfile
 import unittest
 from unittest import mock
 
@@ -13,8 +12,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "scripts")]
 import check_results  # noqa: E402
 import features as program  # noqa: E402
-import stub_prefix  # noqa: E402
-from corunlib import feature_verdicts, features, xid  # noqa: E402
+from stub_rig import StubRig  # noqa: E402
+from corunlib import feature_verdicts, features  # noqa: E402
 
 LIST = [
     {"case": "launch", "risk": "plain", "split": False},
@@ -26,34 +25,14 @@ LIST = [
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-class Features(unittest.TestCase):
-    def setUp(self):
-        self.directory = self.enterContext(tempfile.TemporaryDirectory())
-        self.prefix = stub_prefix.make(os.path.join(self.directory, "prefix"))
-        self.output = os.path.join(self.directory, "out")
-        self.xids = os.path.join(self.directory, "xids")
-        self.work = os.path.join(self.directory, "work")
-        os.mkdir(self.work)
-
+class Features(StubRig):
     def features(self, *arguments, wishes=None, **environment):
         """(exit status, stdout, [line of stderr])"""
         argv = ["--bin", self.prefix, "--output", self.output, "--commit", COMMIT, "--runs", "1", *arguments]
         environment |= {"STUB_LIST": json.dumps(LIST), "STUB_FEATURES": json.dumps(wishes or {}), "STUB_XID": self.xids}
         environment["STUB_RENDERER"] = os.path.join(self.directory, "renderer.pid")
-        exists = os.path.exists
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(mock.patch.dict(os.environ, environment))
-            stack.enter_context(mock.patch.object(tempfile, "tempdir", self.work))
-            stack.enter_context(mock.patch("corunlib.hardware.os.path.exists", lambda path: path == "/dev/nvidiactl" or exists(path)))
-            stack.enter_context(mock.patch("corunlib.hardware.KernelXidLog", lambda: xid.FileXidLog(self.xids)))
-            stack.enter_context(mock.patch("corunlib.hardware.signal.signal", lambda *words: None))
-            stack.enter_context(mock.patch.multiple(features, _CASE_SECONDS=2, _XID_SECONDS=0.1))
-            stack.enter_context(contextlib.redirect_stdout(out))
-            stack.enter_context(contextlib.redirect_stderr(err))
-            status = program.main(argv)
-        self.assertEqual(os.listdir(self.work), [], "temporary files are left behind")
-        return status, out.getvalue(), [line for line in err.getvalue().splitlines() if ", run " in line or "STOPPED" in line]
+        status, out, err = self.run_program(program.main, argv, environment, mock.patch.multiple(features, _CASE_SECONDS=2, _XID_SECONDS=0.1))
+        return status, out, [line for line in err.splitlines() if ", run " in line or "STOPPED" in line]
 
     def rows(self):
         path = os.path.join(self.output, "features.json")

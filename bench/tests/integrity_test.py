@@ -5,7 +5,6 @@ import io
 import json
 import os
 import sys
-import tempfile
 import unittest
 from unittest import mock
 
@@ -13,41 +12,20 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, ".."), os.path.join(HERE, "..", "programs"), os.path.join(HERE, "..", "..", "scripts")]
 import check_results  # noqa: E402
 import integrity as program  # noqa: E402
-import stub_prefix  # noqa: E402
+from stub_rig import StubRig  # noqa: E402
 import verify  # noqa: E402
-from corunlib import integrity, xid  # noqa: E402
+from corunlib import integrity  # noqa: E402
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-class Integrity(unittest.TestCase):
-    def setUp(self):
-        self.directory = self.enterContext(tempfile.TemporaryDirectory())
-        self.prefix = stub_prefix.make(os.path.join(self.directory, "prefix"))
-        self.output = os.path.join(self.directory, "out")
-        self.xids = os.path.join(self.directory, "xids")
-        self.work = os.path.join(self.directory, "work")
-        os.mkdir(self.work)
-
+class Integrity(StubRig):
     def integrity(self, *arguments, seconds="1.6", **environment):
         """(exit status, stdout, stderr)"""
         argv = ["--bin", self.prefix, "--output", self.output, "--commit", COMMIT, "--seconds", seconds, "--fitting", "sort,scan", "--mixed", "gelu"]
         argv += ["--python", os.path.join(self.prefix, "bin", "stub-python"), *arguments]
         environment = {"STUB_SECONDS": "600", **environment}
-        exists = os.path.exists
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(mock.patch.dict(os.environ, environment))
-            stack.enter_context(mock.patch.object(tempfile, "tempdir", self.work))
-            stack.enter_context(mock.patch("corunlib.hardware.os.path.exists", lambda path: path == "/dev/nvidiactl" or exists(path)))
-            stack.enter_context(mock.patch("corunlib.hardware.KernelXidLog", lambda: xid.FileXidLog(self.xids)))
-            stack.enter_context(mock.patch("corunlib.hardware.signal.signal", lambda *words: None))
-            stack.enter_context(mock.patch.multiple(integrity, _ALONE_SECONDS=0.05, _PROGRESS_SECONDS=0.3, _BACKEND_SECONDS=1))
-            stack.enter_context(contextlib.redirect_stdout(out))
-            stack.enter_context(contextlib.redirect_stderr(err))
-            status = program.main(argv)
-        self.assertEqual(os.listdir(self.work), [], "temporary files are left behind")
-        return status, out.getvalue(), err.getvalue()
+        return self.run_program(program.main, argv, environment, mock.patch.multiple(integrity, _ALONE_SECONDS=0.05, _PROGRESS_SECONDS=0.3, _BACKEND_SECONDS=1))
 
     def rows(self):
         path = os.path.join(self.output, "integrity.json")

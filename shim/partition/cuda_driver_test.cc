@@ -34,10 +34,9 @@ static_assert(CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD == 2 && CUDA_GRAPH_INSTANTIATE_
 static_assert(CU_JIT_CACHE_MODE == 14 && CU_JIT_POSITION_INDEPENDENT_CODE == 30 &&
               CU_JIT_OVERRIDE_DIRECTIVE_VALUES == 33 && CU_JIT_LOG_VERBOSE == 12);
 
-TEST(CudaDriver, TypesAreThoseOfTheToolkit) { SUCCEED() << "the static_asserts above are the test"; }
-
 }  // namespace
 }  // namespace vuda::partition
 #else
+// The comparison is made by the compiler, where there is a CUDA toolkit to compare with; this says that there was none.
 TEST(CudaDriver, TypesAreThoseOfTheToolkit) { GTEST_SKIP() << "no cuda.h on this machine: needs a toolkit"; }
 #endif
