@@ -54,11 +54,12 @@ Deployment::Deployment(DeploymentOptions options) : options_(std::move(options))
     // Other users reach the sockets in it.
     chmod(folder().c_str(), 0755);
     if (options_.prepare) options_.prepare(folder());
-    // The simulated GPU tells the kernels of several programs apart.
-    const std::string limits = options_.config.find("[limits]") == std::string::npos
-                                   ? "[limits]\nprograms_per_tsg = 64\nsame_addresses = true\n"
-                                   : "";
-    std::ofstream(dir_.path("vudad.toml")) << options_.config << "\n" << limits;
+    if (options_.several_programs) {
+        options_.config += "\n[limits]\nprograms_per_tsg = 64\nsame_addresses = true\n";
+        options_.own_simd = true;
+        options_.simd_arguments.insert(options_.simd_arguments.end(), {"--quiet", "--break", "fault.stale-veid"});
+    }
+    std::ofstream(dir_.path("vudad.toml")) << options_.config;
     vudad_ = built("vudad");
     if (options_.own_simd) start_own_simd();
     start();

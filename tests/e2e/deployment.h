@@ -24,6 +24,10 @@ std::string built_library(std::string_view name);  // <build>/lib/NAME
 struct DeploymentOptions {
     bool sim = true;
     std::string config;  // further TOML
+    // Any number of programs in a TSG, of which each may end whenever it likes. As installed it is one, since on a GPU
+    // the others may be lost then (docs/compatibility.md); a test in which one ends while another begins would end so,
+    // too, now and then. So the test's own vuda-simd does not mind.
+    bool several_programs = false;
     // The test's own vuda-simd with these arguments, which outlives the daemon; without it vudad starts one.
     bool own_simd = false;
     std::vector<std::string> simd_arguments;

@@ -23,8 +23,9 @@ constexpr auto kNoticed = 3000ms;
 
 class FaultsE2e : public testing::Test {
  protected:
-    void deploy(const std::string& config = "") {
+    void deploy(const std::string& config = "", bool several_programs = false) {
         DeploymentOptions options;
+        options.several_programs = several_programs;
         options.own_simd = true;
         options.simd_arguments = {"--quiet"};
         options.config = config;
@@ -235,7 +236,7 @@ TEST_F(FaultsE2e, AProcessWithTwoContextsReportsOnce) {
 }
 
 TEST_F(FaultsE2e, TheOthersInTheTsgAreTold) {
-    deploy();
+    deploy("", true);
     const auto owner = renderer();
     const auto first = compute();
     const auto second = compute();

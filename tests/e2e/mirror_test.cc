@@ -23,11 +23,9 @@ std::vector<std::string> kernels(const std::string& count, const std::vector<std
 class MirrorTest : public testing::Test {
  protected:
     // Generous where nobody is to be late: a loaded machine is none of this test's business.
-    void deploy(const std::string& mirror_ms = "20000", bool own_simd = false,
-                std::vector<std::string> simd_arguments = {"--quiet"}) {
+    void deploy(const std::string& mirror_ms = "20000") {
         DeploymentOptions options;
-        options.own_simd = own_simd;  // outlives vudad
-        if (own_simd) options.simd_arguments = std::move(simd_arguments);
+        options.several_programs = true;
         options.config = "[attach]\nmirror_ms = " + mirror_ms + "\n";
         deployment_ = std::make_unique<Deployment>(std::move(options));
         ASSERT_TRUE(deployment_->ready()) << deployment_->daemon().err();
@@ -108,9 +106,8 @@ TEST_F(MirrorTest, OneProcessFollowsItself) {
     EXPECT_EQ(both.err(), "");
 }
 
-// One that ends before another's first kernel may end them all (docs/compatibility.md): not what is looked at here.
 TEST_F(MirrorTest, SeveralProgramsFollowAndComeAndGo) {
-    deploy("20000", true, {"--quiet", "--break", "fault.stale-veid"});
+    deploy();
     const auto renderer = start_renderer();
     const auto first = start(kernels("600"));
     const auto second = start(kernels("300", {"--contexts", "2"}));
@@ -142,7 +139,7 @@ TEST_F(MirrorTest, OneThatIsKilledHoldsNobodyUp) {
 
 // What was mapped meanwhile reaches those who share when vudad is back; their kernels must not run before.
 TEST_F(MirrorTest, ARestartOfVudadBringsEverybodyTheSetOfThen) {
-    deploy("20000", true);
+    deploy();
     const auto renderer = start_renderer();
     const auto idle = start(kernels("3", {"--hold"}));
     ASSERT_TRUE(vuda().wait_state("sharing", 1)) << idle->err();

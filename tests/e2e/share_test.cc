@@ -33,6 +33,12 @@ DeploymentOptions own_simd(std::vector<std::string> arguments = {}) {
     return options;
 }
 
+DeploymentOptions several_programs() {
+    DeploymentOptions options;
+    options.several_programs = true;
+    return options;
+}
+
 std::vector<std::string> operator+(std::vector<std::string> left, const std::vector<std::string>& right) {
     left.insert(left.end(), right.begin(), right.end());
     return left;
@@ -166,7 +172,7 @@ TEST_F(ShareTest, OneProcessShares) {
 }
 
 TEST_F(ShareTest, OneProcessWithARendererThatOthersJoin) {
-    deploy();
+    deploy(several_programs());
     const auto both = start(vuda().wrapped({"--share", "--register", "game"}, {built("e2e-both")}));
     ASSERT_TRUE(vuda().wait_registered("game")) << both->err();
     const Finished finished = attach(kShort);
@@ -236,7 +242,7 @@ TEST_F(ShareTest, DaemonDiesWhileAttached) {
 }
 
 TEST_F(ShareTest, DaemonRestarts) {
-    deploy(own_simd());
+    deploy(several_programs());
     const auto renderer = start_renderer();
     const auto compute = start(vuda().wrapped({"--attach", "game"}, kHeld));
     ASSERT_TRUE(vuda().wait_state("sharing", 1)) << compute->err();
@@ -381,7 +387,7 @@ TEST_F(ShareTest, DriverKnownBad) {
 }
 
 TEST_F(ShareTest, TsgFull) {
-    deploy();
+    deploy(several_programs());
     const auto renderer = start_renderer();
     std::vector<std::unique_ptr<Process>> programs;
     // The renderer has channels of its own, so the 16th program with 8 cannot fit into 128.
@@ -550,14 +556,14 @@ void ShareTest::attach_at_once(size_t count) {
 }
 
 TEST_F(ShareTest, TwoAttachAtTheSameMoment) {
-    deploy();
+    deploy(several_programs());
     const auto renderer = start_renderer();
     attach_at_once(2);
     expect_ends_well(*renderer);
 }
 
 TEST_F(ShareTest, TenAttachAtTheSameMoment) {
-    deploy();
+    deploy(several_programs());
     const auto renderer = start_renderer();
     attach_at_once(10);
     expect_ends_well(*renderer);
@@ -653,7 +659,7 @@ TEST_F(ShareTest, ProgramClosesOurDescriptors) {
 
 // Through libc, where the shim keeps its own: nothing is lost.
 TEST_F(ShareTest, ProgramClosesWhatItDoesNotKnow) {
-    deploy();
+    deploy(several_programs());
     const auto both = start(vuda().wrapped({"--share", "--register", "game"}, {built("e2e-both"), "--close-foreign"}));
     ASSERT_TRUE(both->wait_out("\n")) << both->err();
     EXPECT_TRUE(vuda().wait_registered("game")) << both->err();

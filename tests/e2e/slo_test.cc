@@ -22,8 +22,8 @@ class SloE2eTest : public testing::Test {
  protected:
     void SetUp() override {
         DeploymentOptions options;
-        options.own_simd = true;
-        options.simd_arguments = {"--preset", "h200", "--quiet"};
+        options.several_programs = true;
+        options.simd_arguments = {"--preset", "h200"};
         deployment_ = std::make_unique<Deployment>(std::move(options));
         ASSERT_TRUE(deployment_->ready()) << deployment_->daemon().err();
         renderer_ = std::make_unique<Process>(

@@ -105,9 +105,8 @@ bool says_it_shares(const e2e::Process& process) { return process.err().find("vu
 
 World::World() {
     e2e::DeploymentOptions options;
-    options.own_simd = true;
+    options.several_programs = true;
     options.sim = false;
-    options.simd_arguments = {"--quiet"};
     // On a loaded machine nobody is late.
     options.config = "[attach]\nmirror_ms = 20000\n";
     options.daemon_arguments = {"--state-dir", "@state"};
