@@ -8,7 +8,7 @@ For each product: the answers of cublasLtMatmulAlgoGetHeuristic, of which the fi
 of every algorithm with every tile and every number of stages. What a kernel wants is read from a captured launch, so that nothing over the limit
 needs to run. Alone on the GPU, without VUDA. Needs PyTorch (for memory, streams and cuBLASLt itself).
 
-Exit status: 0; 64 usage; 77 when this machine has no NVIDIA GPU or no PyTorch.
+Exit status: 0; 64 usage; 77 when this machine has no NVIDIA GPU or no PyTorch; as bench/corun.py when a signal ended it.
 """
 
 import argparse
@@ -20,7 +20,8 @@ import statistics
 import subprocess
 import sys
 
-from corunlib.results import ResultFile, row
+from corunlib import ending, results
+from corunlib.results import row
 
 RESERVED = 1024  # bytes that CUDA adds to each block's shared memory
 REPEATS = 20
@@ -224,6 +225,16 @@ def facts(torch, options, argv):
     return {"gpu": torch.cuda.get_device_name(0), "driver": driver, "cuda": torch.version.cuda, "commit": commit, "command": command, "date": date, "runs": 1}
 
 
+def measure_all(blas, options, found):
+    """Every product; the file is written after each. Exit status."""
+    file = results.ResultFile(os.path.join(options.output, "blas_fit.json") if options.output else None, "blas_fit", found)
+    for name in PRODUCTS:
+        file.add([measure(blas, name, options.limit)])
+    file.finish()
+    print("\n".join(table(file.rows)))
+    return 0
+
+
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--limit", type=int, default=49152, help="bytes")
@@ -239,13 +250,7 @@ def main(argv):
     if not usable:
         print("blas_fit: no NVIDIA GPU, or no PyTorch; nothing is measured", file=sys.stderr)
         return 77
-    blas = Blas(torch)
-    file = ResultFile(os.path.join(options.output, "blas_fit.json") if options.output else None, "blas_fit", facts(torch, options, argv))
-    for name in PRODUCTS:
-        file.add([measure(blas, name, options.limit)])
-    file.write()
-    print("\n".join(table(file.rows)))
-    return 0
+    return ending.orderly("blas_fit", lambda: measure_all(Blas(torch), options, facts(torch, options, argv)))
 
 
 if __name__ == "__main__":

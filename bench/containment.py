@@ -13,7 +13,7 @@ Cases, each with a renderer and CUDA programs of its own:
 The last one ends the TSG, and it may leave the GPU unable to share until it is reset (docs/faults.md); rows say what was not to be had then.
 A row's figures are times and checks, which are 1 or 0.
 
-Exit status: 0 all as it should be, 1 not, 64 usage, 69 something is missing, 77 no NVIDIA GPU.
+Exit status: 0 all as it should be, 1 not, 64 usage, 69 something is missing, 77 no NVIDIA GPU; as bench/corun.py when a signal ended it.
 """
 
 import argparse
@@ -23,7 +23,6 @@ import sys
 
 import corun
 from corunlib import containment, hardware
-from corunlib.results import ResultFile
 
 # Short, so that their ends are seen; a culprit has to start within the first one.
 _FAULT_MS, _UNSHARE_MS = 60000, 5000
@@ -66,13 +65,12 @@ def main(argv):
     options = parse_arguments(argv)
 
     def body(stack, runner, facts):
-        file = ResultFile(os.path.join(options.output, "containment.json") if options.output else None, "containment", facts)
+        file = hardware.result_file(options, "containment", facts)
         test = containment.Containment(runner, programs_of(stack, runner, options), _UNSHARE_MS, corun.say)
         lines, problems = [], []
         for name in options.cases:
             case = test.run(name)
             file.add([case.row()])
-            file.write()
             lines.append(f"{name}: " + ", ".join(f"{figure} {value:g}" for figure, value in case.figures.items()))
             problems += [f"{name}: {text}" for text in case.failed]
         return lines, problems, None

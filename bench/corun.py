@@ -8,7 +8,11 @@
 Starts a vudad of its own on sockets in a temporary directory, and stops everything at the first Xid. Prints tables, and with
 --output DIR writes DIR/corun.json and DIR/costs.json (docs/results/README.md describes them).
 
-Exit status: 0 all runs valid, 1 some were not, 3 stopped by an Xid, 64 usage, 69 something is missing.
+Result files are written after every run; one that says "complete": false holds what was measured before something ended the program
+(docs/results/README.md).
+
+Exit status: 0 all runs valid, 1 some were not, 3 stopped by an Xid, 64 usage, 69 something is missing; 128 and the signal's number (143, 130,
+129) when SIGTERM, SIGINT or SIGHUP ended it: its programs are ended, and a line says what the result files hold.
 """
 
 import argparse
@@ -16,12 +20,11 @@ import datetime
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 
-from corunlib import costs, matrix, table
+from corunlib import costs, ending, matrix, results, table
 from corunlib.errors import CorunError, RunFailed, XidSeen
 from corunlib.identity import Identity, ordinary_user, reachable_copy
 from corunlib.results import ResultFile
@@ -109,6 +112,10 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
+def today():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+
+
 def learn_facts(options, prefix, runner, argv):
     """Chooses the loads, and finds out what we run on."""
     answers = runner.calibrate(Identity())
@@ -120,7 +127,7 @@ def learn_facts(options, prefix, runner, argv):
         "gpu": render.get("gpu", ""),
         "driver": kernel_driver() or render.get("driver", ""),
         "cuda": compute.get("cuda", ""),
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+        "date": today(),
         "commit": find_commit(options, prefix),
         "command": shlex.join(["bench/corun.py", *argv]),
         "runs": options.runs,
@@ -159,24 +166,28 @@ class Session:
         self.verdicts = []
         self.xid = False
 
-    def take(self, result, rows):
-        result.add(rows)
-        result.write()
-
-
 def run_costs(case, options, runner, session):
     if case == "attach-cost":
-        rows, verdicts = costs.attach_cost(runner, Identity(), options.attach_runs, say)
+        rows, verdicts = costs.attach_cost(runner, Identity(), options.attach_runs, say, session.costs.progress)
     elif case == "exec-cost":
         rows, verdicts = costs.exec_cost(runner, say)
     else:
         rows, verdicts = costs.cycles(runner, Identity(), options.cycle_count, options.cycles_in_process, say)
-    session.take(session.costs, rows)
+    xid = any(entry["xids"] for entry in rows)
+    session.costs.add(rows, xid)
     session.verdicts += verdicts
-    session.xid = session.xid or any(entry["xids"] for entry in rows)
+    session.xid = session.xid or xid
+
+
+def noted(options, rows):
+    if options.ignore_xids:
+        for entry in rows:
+            entry["note"] = "; ".join(filter(None, [entry["note"], "Xids not watched"]))
+    return rows
 
 
 def run_cases(options, runner, work, session):
+    """Why not all of them came to their end, or None."""
     for case in options.cases:
         if case in COST_CASES:
             try:
@@ -187,23 +198,21 @@ def run_cases(options, runner, work, session):
             except XidSeen as error:
                 session.problems.append(f"{case}: stopped at {error}")
                 session.xid = True
-            stopped = session.xid
+            stopped = "; ".join(filter(None, [f"{case}: an Xid", *session.problems])) if session.xid else None
         else:
             identity = ordinary_user(work) if case == "two-process-user" else Identity()
             if case == "two-process-user":
                 say("two-process-user: as user %d" % (identity.uid if identity.uid is not None else os.getuid()))
-            rows, problems, stopped = matrix.run_case(runner, case, identity, options.runs, say)
-            if options.ignore_xids:
-                for entry in rows:
-                    entry["note"] = "; ".join(filter(None, [entry["note"], "Xids not watched"]))
-            session.take(session.corun, rows)
+            rows, problems, stopped = matrix.run_case(runner, case, identity, options.runs, say, lambda rows: session.corun.progress(noted(options, rows)))
+            session.corun.add(noted(options, rows), stopped)
             session.problems += problems
             session.xid = session.xid or any(entry["xids"] for entry in rows)
             if not options.sim:
                 session.verdicts += table.target_lines(case, rows)
         if stopped:
             say("stopped: later cases are not run")
-            return
+            return stopped
+    return None
 
 
 def report(options, session):
@@ -228,8 +237,10 @@ def open_xid_log(options, stack):
 
 def main(argv):
     options = parse_arguments(argv)
-    # An end by SIGTERM cleans up as one by SIGINT does.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    return ending.orderly("corun", lambda: measure(options, argv))
+
+
+def measure(options, argv):
     work = tempfile.mkdtemp(prefix="vuda-corun-")
     try:
         os.chmod(work, 0o755)
@@ -252,7 +263,11 @@ def main(argv):
             try:
                 runner = matrix.Runner(stack, workload, xids, options.seconds, work, options.log)
                 session = Session(options, learn_facts(options, prefix, runner, argv))
-                run_cases(options, runner, work, session)
+                stopped = run_cases(options, runner, work, session)
+                if stopped:
+                    results.stop_all(stopped)
+                else:
+                    results.finish_all()
             finally:
                 xids.close()
                 if options.log:
@@ -260,9 +275,11 @@ def main(argv):
         report(options, session)
         return 3 if session.xid else 1 if session.problems else 0
     except (CorunError, RunFailed) as error:
+        results.stop_all(str(error))
         say(f"corun: {error}")
         return 69
     except XidSeen as error:
+        results.stop_all(str(error))
         say(f"corun: stopped at {error}")
         return 3
     finally:

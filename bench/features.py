@@ -21,7 +21,6 @@ import sys
 
 import corun
 from corunlib import feature_verdicts, features, hardware
-from corunlib.results import ResultFile
 from corunlib.split import Splitter
 
 
@@ -56,13 +55,13 @@ def main(argv):
         chosen = options.cases or [entry["case"] for entry in listed if entry["risk"] != "harmful"]
         runner.workload.device = options.device
         measurement = features.Measurement(features.FeatureRunner(runner, Splitter(stack), options.seconds), listed, corun.say)
-        file = ResultFile(os.path.join(options.output, "features.json") if options.output else None, "features", facts)
+        file = hardware.result_file(options, "features", facts)
 
-        def save():
-            file.rows[:] = measurement.rows(len(runner.xids.seen))
-            file.write()
+        def rows():
+            return measurement.rows(len(runner.xids.seen))
 
-        measurement.measure(features.phases(listed, chosen, options.configs), options.runs, save)
+        measurement.measure(features.phases(listed, chosen, options.configs), options.runs, lambda: file.progress(rows()))
+        file.add(rows(), measurement.stopped)
         return feature_verdicts.table(file.rows), measurement.all_problems(), measurement.stopped
 
     return hardware.run("features", options, argv, body)

@@ -10,10 +10,11 @@ all the time. Beside it come, one after the other, each a new process that attac
 limit, which policy native runs elsewhere), each launch verified by the next; and PyTorch programs (programs/torch_suite.py --verify), with kernels that
 fit and, under policy native, with others among them, each result compared with the first one. The split changes every few seconds.
 
-Says every ten seconds how far it is. May run detached: setsid nohup bench/integrity.py ... >integrity.out 2>&1 &; the result file appears at the end,
-whole.
+Says every ten seconds how far it is. May run detached: setsid nohup bench/integrity.py ... >integrity.out 2>&1 &. The result file is written after each
+program, without the renderer's figures, which are there when the renderer has ended; it ends, and tells them, at SIGTERM too.
 
-Exit status: 0 all right; 1 anything wrong, or less sharing verified than --seconds; 3 stopped by an Xid; 64 usage; 69 something is missing; 77 no GPU.
+Exit status: 0 all right; 1 anything wrong, or less sharing verified than --seconds; 3 stopped by an Xid; 64 usage; 69 something is missing; 77 no GPU; as
+bench/corun.py when a signal ended it.
 """
 
 import argparse
@@ -24,7 +25,6 @@ import sys
 import corun
 from corunlib import hardware, integrity
 from corunlib.errors import CorunError
-from corunlib.results import ResultFile
 from corunlib.split import Splitter
 
 
@@ -96,12 +96,12 @@ def main(argv):
     def body(stack, runner, facts):
         prepare_renderer(runner.workload, options)
         kinds = chosen(all_kinds(stack, runner, options), options.kinds)
-        test = integrity.Integrity(runner, Splitter(stack), kinds, options, corun.say)
-        file = ResultFile(os.path.join(options.output, "integrity.json") if options.output else None, "integrity", facts)
+        notes = ["Xids not watched"] if options.ignore_xids else []
+        file = hardware.result_file(options, "integrity", facts)
+        test = integrity.Integrity(runner, Splitter(stack), kinds, options, corun.say, lambda: file.progress(test.rows(notes)))
         test.learn()
         test.run()
-        file.add(test.rows(["Xids not watched"] if options.ignore_xids else []))
-        file.write()
+        file.add(test.rows(notes), test.stopped)
         return test.lines(), test.problems, test.stopped
 
     return hardware.run("integrity", options, argv, body)

@@ -9,7 +9,7 @@ granularity, 2 MiB). And the buffers of a Vulkan program's own (vkAllocateMemory
 take while CUDA shares, against alone, in turns in one renderer (case vulkan-buffers-N). No GPU work uses any of these buffers. The simulated GPU has
 no Vulkan driver to do this with: mirror_e2e_test runs there.
 
-Exit status: 0, 1 when something went wrong on the way, 3 at an Xid, 69 not built, 77 no GPU.
+Exit status: 0, 1 when something went wrong on the way, 3 at an Xid, 69 not built, 77 no GPU; as bench/corun.py when a signal ended it.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from corunlib import hardware
 from corunlib.errors import RunFailed
 from corunlib.identity import Identity
 from corunlib.program import Program
-from corunlib.results import ResultFile, row
+from corunlib.results import row
 from corunlib.stats import summaries
 from corunlib.table import format_table
 
@@ -162,7 +162,7 @@ def user_rows(answer, options):
             sums = [sum(entry[part] for part in ("create_ms", "allocate_ms", "bind_ms")) for entry in (one, other)]
             # Below 0: it was faster in company, by chance.
             figures.append({"alone_ms": sums[0], "shared_ms": sums[1], "cost_ms": sums[1] - sums[0], "free_alone_ms": one["free_ms"], "free_shared_ms": other["free_ms"]})
-        rows.append(row(f"vulkan-buffers-{count}", "shared", summaries(figures), 0, f"{answer['bytes']} bytes each: create, allocate, bind; {len(figures)} times alone and shared, in turns"))
+        rows.append(row(f"vulkan-buffers-{count}", "shared", summaries(figures), 0, f"{answer['bytes']} bytes each: create, allocate, bind; {len(figures)} times alone and shared, in turns", len(figures)))
     return rows, problems
 
 
@@ -172,7 +172,7 @@ def by_count(entries):
 
 def rows_of(runs, imports, options):
     """Rows of all runs: `runs` of run_once(), `imports` of vuda-bench-mirror export-import."""
-    rows = [row("attach", "shared", summaries([run["attach"] for run in runs]), 0, "the shim's own part of making a CUDA context that shares")]
+    rows = [row("attach", "shared", summaries([run["attach"] for run in runs]), 0, "the shim's own part of making a CUDA context that shares", len(runs))]
     for count in options.counts:
         live = []
         for run in runs:
@@ -187,16 +187,16 @@ def rows_of(runs, imports, options):
                     "allocate_ms": mirrored["memory_ms"] + mirrored["address_ms"],
                 }
             )
-        rows.append(row(f"buffers-{count}", "mirrored", summaries(live), 0, f"{options.bytes} bytes each, mapped one by one"))
+        rows.append(row(f"buffers-{count}", "mirrored", summaries(live), 0, f"{options.bytes} bytes each, mapped one by one", len(live)))
         if imports:
             beside = [by_count(answer["times"])[count] for answer in imports]
             parts = ("create_ms", "export_ms", "import_ms", "bind_ms")
             values = [{**{part: entry[part] for part in parts}, "cost_ms": sum(entry[part] for part in parts)} for entry in beside]
-            rows.append(row(f"buffers-{count}", "export-import", summaries(values), 0, f"{imports[0]['bytes']} bytes each"))
+            rows.append(row(f"buffers-{count}", "export-import", summaries(values), 0, f"{imports[0]['bytes']} bytes each", len(values)))
     for entry in runs[0]["renderer"].get("exports", ()):
         values = [by_count(run["renderer"]["exports"])[entry["count"]] for run in runs]
         metrics = summaries([{key: value[key] for key in value if key.endswith("_ms")} for value in values])
-        rows.append(row(f"exports-{entry['count']}", "driver", metrics, 0, "one descriptor each, and one for all; below 0: refused"))
+        rows.append(row(f"exports-{entry['count']}", "driver", metrics, 0, "one descriptor each, and one for all; below 0: refused", len(values)))
     return rows
 
 
@@ -234,6 +234,7 @@ def main(argv):
         device = ["--device", options.device] if options.device else []
         exporter = [program, "export-import", "--counts", ",".join(str(count) for count in options.counts), "--bytes", str(options.bytes), *device]
         runs, imports, problems = [], [], []
+        file = hardware.result_file(options, "mirror", facts)
         for number in range(1, options.runs + 1 if "control" in options.parts else 1):
             runs.append(run_once(runner, options))
             if runs[-1]["attach"]["late"]:
@@ -243,14 +244,13 @@ def main(argv):
             except RunFailed as error:
                 problems.append(f"run {number}: {error}")
             corun.say(f"run {number} of {options.runs}")
-        file = ResultFile(os.path.join(options.output, "mirror.json") if options.output else None, "mirror", facts)
+            file.progress(rows_of(runs, imports, options))
         if runs:
             file.add(rows_of(runs, imports, options))
         if "vulkan" in options.parts:
             rows, short = user_rows(run_user_buffers(runner, options, corun.say), options)
             file.add(rows)
             problems += short
-        file.write()
         return [table_of(file.rows), *verdicts(file.rows)], problems, None
 
     return hardware.run("mirror", options, argv, body)

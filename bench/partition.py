@@ -17,8 +17,7 @@ import re
 import sys
 
 import corun
-from corunlib import hardware, partition, partition_cost
-from corunlib.results import ResultFile
+from corunlib import hardware, partition, partition_cost, rounds
 from corunlib.split import Splitter
 
 CASES = ("full-quota", "sweep-fragment", "sweep-vertex", "churn", "reconfigure", "cost")
@@ -68,24 +67,24 @@ def case_asked_for(file, case):
     return re.sub("-q[0-9]+$", "", case)
 
 
-def run_case(case, options, runner, load, split, say):
-    """(rows, problems, why it stopped or None)"""
+def run_case(case, options, runner, load, split, say, save):
+    """As rounds.measure()."""
     alone = {"alone-renderer": lambda: split.alone("renderer"), "alone-compute": lambda: split.alone("compute")}
     sms = 2 * split.total
     if case == "full-quota":
         # As many blocks as are resident at a time on the SMs that compute keeps.
         load.use("fragment", 8 * 2 * split.levels[-1])
         configs = {**alone, "shared": lambda: split.split("intra-sm", "none"), "partitioned": lambda: split.split("inter-sm", "none")}
-        return partition.measure(runner, case, configs, options.runs, say)
+        return rounds.measure(runner, case, configs, options.runs, say, save)
     if case == "reconfigure":
         load.use("fragment", 8 * sms)
         quotas = (split.levels[-1], split.levels[len(split.levels) // 2])
         configs = {"alone-renderer": lambda: split.undisturbed(30), "partitioned": lambda: split.reconfigure(quotas, 30)}
-        return partition.measure(runner, case, configs, options.runs, say)
+        return rounds.measure(runner, case, configs, options.runs, say, save)
     if case == "churn":
         load.use("fragment", 8 * sms)
         quotas = (split.levels[-1], split.levels[0], split.levels[len(split.levels) // 2])
-        return partition.measure(runner, case, {"partitioned": lambda: split.churn(quotas, 10, _CHURN_SECONDS)}, 1, say)
+        return rounds.measure(runner, case, {"partitioned": lambda: split.churn(quotas, 10, _CHURN_SECONDS)}, 1, say, save)
     rows, problems = [], []
     # Many short blocks, so that what does not fill the last wave is little.
     load.use(case.removeprefix("sweep-"), 8 * sms * 16, times=4)
@@ -93,7 +92,7 @@ def run_case(case, options, runner, load, split, say):
         configs = {"partitioned": lambda level=level: split.split("inter-sm", level)}
         if number == 0:
             configs = {**alone, **configs}
-        found, wrong, stopped = partition.measure(runner, f"{case}-q{level}", configs, options.runs, say)
+        found, wrong, stopped = rounds.measure(runner, f"{case}-q{level}", configs, options.runs, say, lambda found: save(rows + found))
         rows += found
         problems += wrong
         if stopped:
@@ -107,7 +106,7 @@ def main(argv):
     def body(stack, runner, facts):
         files = {}
         for name in ("partition", "partition_cost"):
-            files[name] = ResultFile(os.path.join(options.output, name + ".json") if options.output else None, name, facts)
+            files[name] = hardware.result_file(options, name, facts)
             if options.output and options.merge:
                 files[name].keep_other_cases(lambda case, name=name: case_asked_for(name, case) in options.cases)
         split = partition.PartitionRunner(runner, Splitter(stack))
@@ -116,13 +115,12 @@ def main(argv):
         load = Load(runner, options)
         problems, stopped = [], None
         for case in options.cases:
-            if case == "cost":
-                rows, wrong, stopped = partition_cost.measure(runner, split, options.launches, options.runs, corun.say)
-            else:
-                rows, wrong, stopped = run_case(case, options, runner, load, split, corun.say)
             target = files["partition_cost" if case in ("cost", "churn") else "partition"]
-            target.add(rows)
-            target.write()
+            if case == "cost":
+                rows, wrong, stopped = partition_cost.measure(runner, split, options.launches, options.runs, corun.say, target.progress)
+            else:
+                rows, wrong, stopped = run_case(case, options, runner, load, split, corun.say, target.progress)
+            target.add(rows, stopped)
             problems += wrong
             if case == "reconfigure" and options.output and split.trace:
                 with open(os.path.join(options.output, "partition-trace.csv"), "w", encoding="ascii") as file:

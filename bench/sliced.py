@@ -17,8 +17,7 @@ import re
 import sys
 
 import corun
-from corunlib import hardware, partition, slicing
-from corunlib.results import ResultFile
+from corunlib import hardware, rounds, slicing
 from corunlib.split import Splitter
 
 CASES = ("draws-1", "draws-100", "draws-1000", "self-paced")
@@ -64,16 +63,19 @@ def main(argv):
     options = parse_arguments(argv)
 
     def body(stack, runner, facts):
-        file = ResultFile(os.path.join(options.output, "sliced.json") if options.output else None, "sliced", facts)
+        file = hardware.result_file(options, "sliced", facts)
         if options.output and options.merge:
             file.keep_other_cases(lambda case: re.sub("-(target|share-[0-9]+)$", "", case) in options.cases)
         run = slicing.SlicingRunner(runner, Splitter(stack))
         problems, stopped = [], None
+
+        def filed(rows):
+            return [slicing.filed(entry) for entry in rows]
+
         for case in options.cases:
             use_draws(case, options, runner)
-            rows, wrong, stopped = partition.measure(runner, case, configs_of(case, run), options.runs, corun.say)
-            file.add([slicing.filed(entry) for entry in rows])
-            file.write()
+            rows, wrong, stopped = rounds.measure(runner, case, configs_of(case, run), options.runs, corun.say, lambda rows: file.progress(filed(rows)))
+            file.add(filed(rows), stopped)
             problems += wrong
             if stopped:
                 break

@@ -15,20 +15,11 @@ Exit status: as bench/corun.py; 77 when this machine has no NVIDIA GPU and --sim
 """
 
 import argparse
-import os
-import shutil
-import signal
 import sys
-import tempfile
 
 import corun
-from corunlib import partition, tuning
-from corunlib.errors import CorunError, RunFailed, XidSeen
-from corunlib.matrix import Runner
-from corunlib.results import ResultFile
+from corunlib import hardware, rounds, tuning
 from corunlib.split import Splitter
-from corunlib.stack import Stack
-from corunlib.workload import HardwareWorkload, SimulatedWorkload
 
 CASES = ("ai-gaming", "dual-slo")
 STARTS = ("low", "high")
@@ -107,8 +98,8 @@ def holds(options):
     return chosen
 
 
-def run_case(case, options, tuner, hold, say):
-    """(rows, problems, why it stopped or None)"""
+def run_case(case, options, tuner, hold, say, save):
+    """As rounds.measure()."""
     rows, problems, stopped = [], [], None
     low, high = tuner.levels[0], tuner.levels[-1]
     groups = {case: {c: lambda c=c: tuner.reference(c) for c in ("alone-renderer", "alone-compute", "time-slicing", "shared")}}
@@ -118,7 +109,7 @@ def run_case(case, options, tuner, hold, say):
     if top in hold:
         groups[top] = {"tuned": lambda: tuner.tuned(high, hold[top])}
     for name, configs in groups.items():
-        found, wrong, stopped = partition.measure(tuner.runner, name, configs, options.runs, say)
+        found, wrong, stopped = rounds.measure(tuner.runner, name, configs, options.runs, say, lambda found: save(rows + found))
         rows += found
         problems += wrong
         if stopped:
@@ -128,65 +119,30 @@ def run_case(case, options, tuner, hold, say):
 
 def main(argv):
     options = parse_arguments(argv)
-    if not options.sim and not os.path.exists("/dev/nvidiactl"):
-        print("tuner: this machine has no NVIDIA GPU; nothing is measured (--sim: on a simulated one)", file=sys.stderr)
-        return 77
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    work = tempfile.mkdtemp(prefix="vuda-tuner-")
-    say = corun.say
-    try:
-        os.chmod(work, 0o755)
-        prefix = os.path.abspath(options.bin)
-        if not os.path.isdir(os.path.join(prefix, "bin")):
-            raise CorunError(f"{options.bin} has no bin/: build first, or name another tree with --bin")
-        if options.log:
-            options.log = os.path.abspath(options.log)
-        if options.output:
-            os.makedirs(options.output, exist_ok=True)
-        hold = holds(options)
-        with Stack(prefix, work, options.sim) as stack:
-            workload = (SimulatedWorkload if options.sim else HardwareWorkload)(stack, options)
-            xids = corun.open_xid_log(options, stack)
-            runner = Runner(stack, workload, xids, options.seconds, work, options.log)
-            facts = corun.learn_facts(options, prefix, runner, argv)
-            facts["command"] = facts["command"].replace("bench/corun.py", "bench/tuner.py", 1)
-            result = ResultFile(os.path.join(options.output, "tuner.json") if options.output else None, "tuner", facts)
-            if options.output and options.merge:
-                result.keep_other_cases(lambda case: case.removesuffix("-from-top") in options.cases)
-            tuner = tuning.TuningRunner(runner, Splitter(stack), options.miss, options.reference_seconds)
-            tuner.learn()
-            say(f"levels: {', '.join(map(str, tuner.levels))} of {tuner.total} TPCs")
-            load = Load(tuner, options)
-            problems, stopped = [], None
-            for case, shape in tuning.shapes(options.stretch).items():
-                if case not in options.cases or stopped:
-                    continue
-                load.use(shape)
-                kernel_ms = options.kernel_us / 1000
-                say(f"{case}: frames of {shape.frame_ms:.2f} ms at {shape.fps:g} Hz, kernels of {kernel_ms:.2f} ms on the whole GPU")
-                rows, wrong, stopped = run_case(case, options, tuner, hold, say)
-                result.add(rows)
-                result.write()
-                problems += wrong
-            if options.log:
-                stack.append_log(options.log)
-            xids.close()
-        if options.sim:
-            print("Simulated GPU: these figures show how VUDA works, and say nothing about the speed of any hardware.\n")
-        print(tuning.table(result.rows) + "\n")
-        for text in tuning.verdicts(result.rows, options.miss, hold):
-            print(text)
-        for problem in problems:
-            print("problem: " + problem)
-        return 3 if stopped and xids.seen else 1 if problems else 0
-    except (CorunError, RunFailed) as error:
-        say(f"tuner: {error}")
-        return 69
-    except XidSeen as error:
-        say(f"tuner: stopped at {error}")
-        return 3
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    hold = holds(options)
+
+    def body(stack, runner, facts):
+        result = hardware.result_file(options, "tuner", facts)
+        if options.output and options.merge:
+            result.keep_other_cases(lambda case: case.removesuffix("-from-top") in options.cases)
+        tuner = tuning.TuningRunner(runner, Splitter(stack), options.miss, options.reference_seconds)
+        tuner.learn()
+        corun.say(f"levels: {', '.join(map(str, tuner.levels))} of {tuner.total} TPCs")
+        load = Load(tuner, options)
+        problems, stopped = [], None
+        for case, shape in tuning.shapes(options.stretch).items():
+            if case not in options.cases or stopped:
+                continue
+            load.use(shape)
+            kernel_ms = options.kernel_us / 1000
+            corun.say(f"{case}: frames of {shape.frame_ms:.2f} ms at {shape.fps:g} Hz, kernels of {kernel_ms:.2f} ms on the whole GPU")
+            rows, wrong, stopped = run_case(case, options, tuner, hold, corun.say, result.progress)
+            result.add(rows, stopped)
+            problems += wrong
+        simulated = ["Simulated GPU: these figures show how VUDA works, and say nothing about the speed of any hardware.\n"] if options.sim else []
+        return [*simulated, tuning.table(result.rows) + "\n", *tuning.verdicts(result.rows, options.miss, hold)], problems, stopped
+
+    return hardware.run("tuner", options, argv, body)
 
 
 if __name__ == "__main__":

@@ -4,17 +4,17 @@
   bench/tuner_cost.py --bin build/release --output docs/results      writes tuner_cost.json
 
 Exit status: 0, 1 when a tick with 64 processes takes more than 50 us in the mean or, of three runs or more, as 99th percentile, 69 not built,
-70 the run failed.
+70 the run failed; as bench/corun.py when a signal ended it.
 """
 
 import argparse
-import datetime
 import json
 import os
 import subprocess
 import sys
 
 import corun
+from corunlib import ending
 from corunlib.results import ResultFile, row
 from corunlib.stats import summaries
 from corunlib.table import format_table
@@ -65,7 +65,7 @@ def rows_of(runs, note):
     rows, judged = [], []
     for (name, sessions, _), values in found.items():
         metrics = summaries(values)
-        rows.append(row(name, "tuned", metrics, 0, note))
+        rows.append(row(name, "tuned", metrics, 0, note, len(values)))
         if sessions != SESSIONS:
             continue
         judged.append((name, "mean of the worst run", metrics["tick_mean_us"]["max"]))
@@ -81,6 +81,24 @@ def main(argv):
     if not os.path.exists(program):
         print(f"tuner_cost: {program} is missing; build it with: ninja -C {options.bin} vuda-tuner-bench", file=sys.stderr)
         return 69
+    return ending.orderly("tuner_cost", lambda: measure(options, prefix, program))
+
+
+def measure(options, prefix, program):
+    path = None
+    if options.output:
+        os.makedirs(options.output, exist_ok=True)
+        path = os.path.join(options.output, "tuner_cost.json")
+    facts = {
+        "gpu": "none",
+        "driver": "none",
+        "cuda": "none",
+        "date": corun.today(),
+        "commit": corun.find_commit(options, prefix),
+        "command": "bench/tuner_cost.py --bin build/release --output docs/results",
+        "runs": options.runs,
+    }
+    result = ResultFile(path, "tuner_cost", facts)
     runs = []
     for number in range(1, options.runs + 1):
         done = subprocess.run([program, "--benchmark_filter=^tick", "--benchmark_format=json"], capture_output=True, text=True, check=False)
@@ -89,7 +107,10 @@ def main(argv):
             return 70
         runs.append(json.loads(done.stdout))
         print(f"run {number} of {options.runs}", file=sys.stderr, flush=True)
-    rows, judged = rows_of(runs, f"CPU time of the thread; {cpu_name()}")
+        rows, judged = rows_of(runs, f"CPU time of the thread; {cpu_name()}")
+        result.progress(rows)
+    result.add(rows)
+    result.finish()
     print(
         format_table(
             ["processes-levels, state", "mean us", "p50 us", "p99 us", "KiB"],
@@ -100,20 +121,6 @@ def main(argv):
             ],
         )
     )
-    if options.output:
-        os.makedirs(options.output, exist_ok=True)
-        facts = {
-            "gpu": "none",
-            "driver": "none",
-            "cuda": "none",
-            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
-            "commit": corun.find_commit(options, prefix),
-            "command": "bench/tuner_cost.py --bin build/release --output docs/results",
-            "runs": options.runs,
-        }
-        result = ResultFile(os.path.join(options.output, "tuner_cost.json"), "tuner_cost", facts)
-        result.add(rows)
-        result.write()
     missed = False
     for name, what, value in judged:
         good = value <= BUDGET_US

@@ -21,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 
+from corunlib import results
+
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # Scenario and what its trace is good for.
 TRACES = (
@@ -177,9 +179,7 @@ def main(argv):
             return 70
         with open(rows_path, encoding="utf-8") as file:
             rows = json.load(file)
-        with open(os.path.join(arguments.output, "tuner_sim.json"), "w", encoding="utf-8") as file:
-            json.dump(document(rows, arguments.seeds), file, indent=2)
-            file.write("\n")
+        results.write_whole(os.path.join(arguments.output, "tuner_sim.json"), results.text_of(document(rows, arguments.seeds)))
         if arguments.table:
             replace_table(arguments.table, "".join(table))
         if plt is not None:

@@ -3,7 +3,8 @@
 
   scripts/check_results.py [FILE or DIRECTORY]...     default: docs/results
 
-Prints one line for each fault and returns 1 if there are any. Needs Python's standard library only.
+Prints one line for each fault and returns 1 if there are any. A file of a measurement that was cut short is no fault when it says so and how many runs
+it holds; a line tells of it. Needs Python's standard library only.
 """
 
 import datetime
@@ -11,10 +12,17 @@ import json
 import math
 import os
 import re
+import statistics
 import sys
 
+# Beside these a file may have STATE_KEYS (those of before do not) and MORE_KEYS.
 KEYS = ("experiment", "date", "gpu", "driver", "cuda", "commit", "command", "runs", "rows")
 ROW_KEYS = ("case", "config", "metrics", "xids", "note")
+# An incomplete file says how many runs it holds, and which cases were not measured to their end.
+STATE_KEYS = ("complete", "runs_done", "unfinished", "stopped")
+MORE_KEYS = {"real_programs": ("options", "measured")}
+RUN_KEYS = ("config", "run", "date", "driver")
+RUN_MORE_KEYS = ("programs", "renderer", "failed", "xids")
 SUMMARY_KEYS = ("median", "min", "max")
 CONFIGS = ("alone-renderer", "alone-compute", "time-slicing", "shared", "partitioned", "sliced", "mixed", "resting", "tuned")
 # Of tuner_sim, which is simulated: the best fixed quota, the tuner, additive increase, no tuner.
@@ -51,12 +59,19 @@ def _is_count(value):
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _check_keys(where, value, keys):
-    """Faults of an object that must have exactly these keys."""
+def _is_date(value):
+    try:
+        return bool(datetime.date.fromisoformat(value))
+    except (TypeError, ValueError):
+        return False
+
+
+def _check_keys(where, value, keys, others=()):
+    """Faults of an object that must have exactly these keys, and may have others."""
     if not isinstance(value, dict):
         return [f"{where}: is not an object"]
     faults = [f"{where}: '{key}' is missing" for key in keys if key not in value]
-    return faults + [f"{where}: '{key}' is not a known key" for key in value if key not in keys]
+    return faults + [f"{where}: '{key}' is not a known key" for key in value if key not in keys and key not in others]
 
 
 def check_metric(where, name, value):
@@ -88,7 +103,7 @@ def required_metrics(experiment, config):
 
 
 def check_row(where, experiment, row):
-    faults = _check_keys(where, row, ROW_KEYS)
+    faults = _check_keys(where, row, ROW_KEYS, ("runs",))
     if faults:
         return faults
     if not isinstance(row["case"], str) or not _NAME.match(row["case"]):
@@ -100,6 +115,8 @@ def check_row(where, experiment, row):
         faults.append(f"{where}: config {row['config']!r} is none of {', '.join(configs)}")
     if not _is_count(row["xids"]):
         faults.append(f"{where}: xids is not a count")
+    if not _is_count(row.get("runs", 0)):
+        faults.append(f"{where}: runs is not a count")
     if not isinstance(row["note"], str):
         faults.append(f"{where}: note is not text")
     if not isinstance(row["metrics"], dict):
@@ -163,12 +180,73 @@ def check_origin(document, name):
     faults = []
     if document["experiment"] != name:
         faults.append(f"{name}: experiment {document['experiment']!r} is not the file's name")
-    try:
-        datetime.date.fromisoformat(document["date"])
-    except (TypeError, ValueError):
+    if not _is_date(document["date"]):
         faults.append(f"{name}: date {document['date']!r} is not YYYY-MM-DD")
     if not isinstance(document["commit"], str) or not _COMMIT.match(document["commit"]):
         faults.append(f"{name}: commit {document['commit']!r} is not a commit's hash")
+    return faults
+
+
+def runs_in(rows, runs):
+    """Of `runs` repetitions, how many each row has at least; a row without metrics tells of what ended a run."""
+    counts = [row["runs"] for row in rows if row["metrics"]]
+    return min(runs, *counts) if counts else 0
+
+
+def check_state(document, name):
+    """Whether an incomplete file says so, and how much it holds; its rows have been checked."""
+    complete = document.get("complete", True)
+    if not isinstance(complete, bool):
+        return [f"{name}: complete is neither true nor false"]
+    if complete:
+        return [f"{name}: a complete file has no '{key}'" for key in STATE_KEYS[1:] if key in document]
+    faults = [f"{name}: it is incomplete, and '{key}' is missing" for key in ("runs_done", "unfinished") if key not in document]
+    faults += [f"{name}, row {number}: the file is incomplete, and 'runs' is missing" for number, row in enumerate(document["rows"], 1) if "runs" not in row]
+    if faults:
+        return faults
+    held = runs_in(document["rows"], document["runs"])
+    if not _is_count(document["runs_done"]) or document["runs_done"] != held:
+        faults.append(f"{name}: runs_done is {document['runs_done']!r}, its rows have {held}")
+    elif held == 0 and not any(row["xids"] for row in document["rows"]):
+        faults.append(f"{name}: it holds no run")
+    if not isinstance(document.get("stopped", ""), str):
+        faults.append(f"{name}: stopped is not text")
+    cases = [row["case"] for row in document["rows"]]
+    if not isinstance(document["unfinished"], list) or not all(case in cases for case in document["unfinished"]):
+        faults.append(f"{name}: unfinished is not a list of cases that have rows")
+    return faults
+
+
+def _check_run(where, run, driver):
+    faults = _check_keys(where, run, RUN_KEYS, RUN_MORE_KEYS)
+    if faults:
+        return faults
+    faults += [] if _is_date(run["date"]) else [f"{where}: date {run['date']!r} is not YYYY-MM-DD"]
+    if run["driver"] != driver:
+        faults.append(f"{where}: driver {run['driver']!r} is not the file's")
+    programs = run.get("programs", {})
+    if ("programs" in run) == ("failed" in run) or not isinstance(programs, dict) or not all(isinstance(figures, dict) for figures in programs.values()):
+        faults.append(f"{where}: has neither the programs' figures nor why it failed, or both")
+    return faults
+
+
+def check_measured(document, name):
+    """Every run of real_programs: when and where it was, and that the rows are made of them."""
+    if not isinstance(document["measured"], list) or not isinstance(document.get("options"), dict):
+        return [f"{name}: measured is not a list, or options is not an object"]
+    faults = [fault for number, run in enumerate(document["measured"], 1) for fault in _check_run(f"{name}, measured {number}", run, document["driver"])]
+    if faults:
+        return faults
+    keys = [(run["config"], run["run"]) for run in document["measured"]]
+    faults += [f"{name}: {config}, run {number} is there twice" for config, number in dict.fromkeys(keys) if keys.count((config, number)) > 1]
+    for number, row in enumerate(document["rows"], 1):
+        if "compute_rate" not in row["metrics"]:
+            continue
+        config = {"alone-compute": "alone"}.get(row["config"], row["config"])
+        figures = [run["programs"].get(row["case"], {}) for run in document["measured"] if run["config"] == config and "programs" in run]
+        rates = [one["rate"] for one in figures if "rate" in one]
+        if not all(map(_is_number, rates)) or len(rates) != row.get("runs") or not math.isclose(statistics.median(rates), row["metrics"]["compute_rate"]["median"], rel_tol=1e-6, abs_tol=1e-5):
+            faults.append(f"{name}, row {number}: its compute_rate is not that of the runs in measured")
     return faults
 
 
@@ -176,7 +254,8 @@ def check_document(document, name):
     """All faults of one parsed result file; `name` is the file's name without .json."""
     if name == "robustness":
         return check_robustness(document, name)
-    faults = _check_keys(name, document, KEYS)
+    more = MORE_KEYS.get(name, ())
+    faults = _check_keys(name, document, KEYS, STATE_KEYS + more)
     if faults:
         return faults
     for key in ("experiment", "gpu", "driver", "cuda", "command"):
@@ -195,13 +274,17 @@ def check_document(document, name):
         if key in seen:
             faults.append(f"{where}: {key[0]}, {key[1]} is there twice")
         seen.add(key)
+    if not faults:
+        faults += check_state(document, name)
+    if "measured" in document and not faults:
+        faults += check_measured(document, name)
     if document["experiment"] == "tuner_sim" and not faults:
         faults += check_tuner_sim(document, name)
     if document["experiment"] == "corun" and not faults:
         for case in dict.fromkeys(row["case"] for row in document["rows"]):
             stopped = any(row["xids"] for row in document["rows"] if row["case"] == case)
             missing = [config for config in CORUN_CONFIGS if (case, config) not in seen]
-            if missing and not stopped:
+            if missing and not stopped and case not in document.get("unfinished", ()):
                 faults.append(f"{name}: case {case} lacks {', '.join(missing)}")
     return faults
 
@@ -247,6 +330,16 @@ def check_file(path):
     return check_document(document, name)
 
 
+def incomplete(path):
+    """What there is to say of a file without faults: [] when it is complete."""
+    with open(path, encoding="utf-8") as file:
+        document = json.load(file)
+    if document.get("complete", True):
+        return []
+    cases = f"; not to their end: {', '.join(document['unfinished'])}" if document["unfinished"] else ""
+    return [f"{document['experiment']}: incomplete; each row is of {document['runs_done']} of {document['runs']} runs at least{cases}; {document.get('stopped', 'nothing says why')}"]
+
+
 def find_files(arguments):
     for argument in arguments:
         if os.path.isdir(argument):
@@ -258,9 +351,12 @@ def find_files(arguments):
 def main(argv):
     default = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs", "results")
     files = list(find_files(argv or [default]))
-    faults = [fault for path in files for fault in check_file(path)]
-    for fault in faults:
-        print(fault)
+    faults = []
+    for path in files:
+        found = check_file(path)
+        faults += found
+        for line in found or incomplete(path):
+            print(line)
     print(f"{len(files)} result files, {len(faults)} faults")
     return 1 if faults else 0
 

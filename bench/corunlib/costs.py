@@ -33,13 +33,17 @@ def _context(runner, identity, shared):
     return metrics
 
 
-def attach_cost(runner, identity, repetitions, say):
+def attach_cost(runner, identity, repetitions, say, save):
     """Milliseconds to make a CUDA context: with the GPU to itself, then beside a renderer, natively and attached.
 
     Two renderers: one that draws a frame a second, so that the GPU is idle and only the work is timed ("attach-cost-quiet"), and
-    the usual one ("attach-cost"), where both ways of making a context also wait for frames to end.
+    the usual one ("attach-cost"), where both ways of making a context also wait for frames to end. `save(rows)`: called with what there is.
     """
     entries = []
+
+    def rows_of(case, values):
+        return [row(case, config, summaries(runs), 0, f"{len(runs)} contexts", len(runs)) for config, runs in values.items() if runs]
+
     verdicts = []
     for case, fps in (("attach-cost-quiet", 1.0), ("attach-cost", None)):
         directory = runner.run_directory(identity)
@@ -52,13 +56,14 @@ def attach_cost(runner, identity, repetitions, say):
                 for _ in range(repetitions):
                     for config in ("time-slicing", "shared"):
                         values[config].append(_context(runner, identity, config == "shared"))
+                    save(entries + rows_of(case, values))
                 renderer.interrupt()
                 renderer.result(30, runner.guard)
             finally:
                 renderer.kill()
         finally:
             runner.discard(directory, f"{case}, renderer")
-        rows = [row(case, config, summaries(runs), 0, f"{repetitions} contexts") for config, runs in values.items()]
+        rows = rows_of(case, values)
         entries += rows
         alone, sliced, shared = (rows[i]["metrics"]["context_ms"]["median"] for i in range(3))
         attach = rows[2]["metrics"]["attach_ms"]
@@ -95,7 +100,7 @@ def exec_cost(runner, say, count=200):
         values["shared"].append(_exec_block(preloaded))
     notes = {"alone-compute": "without LD_PRELOAD", "shared": "with LD_PRELOAD, as vudactl run --attach sets it"}
     rows = [
-        row("exec-cost", config, {"exec_ms": summary(runs)}, 0, f"{blocks * _EXEC_BLOCK} x /bin/true {notes[config]}")
+        row("exec-cost", config, {"exec_ms": summary(runs)}, 0, f"{blocks * _EXEC_BLOCK} x /bin/true {notes[config]}", blocks)
         for config, runs in values.items()
     ]
     added = rows[1]["metrics"]["exec_ms"]["median"] - rows[0]["metrics"]["exec_ms"]["median"]
@@ -133,10 +138,10 @@ def cycles(runner, identity, count, in_process, say):
         )
         metrics = summaries(contexts)
         metrics.update(summaries([renderer_metrics(answer)]))
-        entries = [row("cycles", "shared", metrics, 0, note)]
+        entries = [row("cycles", "shared", metrics, 0, note, len(contexts))]
         good = answer["checksum_errors"] == 0 and done == count
     except XidSeen as error:
-        entries = [row("cycles", "shared", summaries(contexts), len(runner.xids.seen), f"stopped at {error}")]
+        entries = [row("cycles", "shared", summaries(contexts), len(runner.xids.seen), f"stopped at {error}", len(contexts))]
         note, good = str(error), False
     finally:
         runner.discard(directory, "cycles, renderer")

@@ -199,18 +199,18 @@ class Measurement:
         self.stopped_at = None
 
     def measure(self, parts, repetitions, save):
-        """`save` is called whenever there is more to keep."""
+        """`save` is called after each run of a case, and when the renderer's figures are there."""
         for cases, configs in parts:
             for repetition in range(1, repetitions + 1):
                 for config in configs:
                     wanted = [case for case in cases if config != "split" or case in self.splits]
                     if wanted:
-                        self._config(wanted, config, repetition)
+                        self._config(wanted, config, repetition, save)
                         save()
                     if self.stopped:
                         return
 
-    def _config(self, cases, config, repetition):
+    def _config(self, cases, config, repetition, save):
         features = self.features
         done = []
         case = None
@@ -223,6 +223,7 @@ class Measurement:
                 self.runs.setdefault((case, config), []).append(result)
                 done.append((case, result))
                 self.say(f"{case}, {config}, run {repetition}: {_short(result, config)}")
+                save()
                 if result.get("killed") and config in _MODES:
                     # A renderer of their own for those that follow.
                     self._frames(done, config, began)
@@ -284,10 +285,11 @@ class Measurement:
             note = f"{kind}: {words}" if words else kind
             if config == "alone":
                 note = next((run["error"] for run in runs if run["error"]), "")
-            rows.append(row(case, FILED[config], metrics or summaries([{"passed": 0.0}]), xids if (case, config) == self.stopped_at else 0, note))
+            # One that stopped everything is a run that did not pass.
+            rows.append(row(case, FILED[config], metrics or summaries([{"passed": 0.0}]), xids if (case, config) == self.stopped_at else 0, note, max(1, len(runs))))
         alone = self.frames.get(("renderer", "alone-renderer"))
         if alone:
-            rows.append(row("renderer", "alone-renderer", summaries(alone)))
+            rows.append(row("renderer", "alone-renderer", summaries(alone), runs=len(alone)))
         return rows
 
     def all_problems(self):

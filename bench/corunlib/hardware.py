@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
 
 import corun
 
+from . import ending, results
 from .errors import CorunError, RunFailed, XidSeen
 from .matrix import Runner
 from .stack import Stack
@@ -54,14 +54,23 @@ def _simulated(options):
     return getattr(options, "sim", False)
 
 
+def result_file(options, experiment, facts, more=None):
+    """One that --output asks for; `more`: further keys."""
+    return results.ResultFile(os.path.join(options.output, experiment + ".json") if options.output else None, experiment, facts, more)
+
+
 def run(program, options, argv, body, vudad=None):
     """The whole of a measuring program: `body(stack, runner, facts)` returns (lines to print, problems, why it stopped or None). Exit status.
     `vudad(work)`: further words for vudad's command line; what they name goes to the folder `work`."""
-    simulated = _simulated(options)
-    if not simulated and not os.path.exists("/dev/nvidiactl"):
-        print(f"{program}: this machine has no NVIDIA GPU; nothing is measured", file=sys.stderr)
+    if not _simulated(options) and not os.path.exists("/dev/nvidiactl"):
+        more = " (--sim: on a simulated one)" if hasattr(options, "sim") else ""
+        print(f"{program}: this machine has no NVIDIA GPU; nothing is measured{more}", file=sys.stderr)
         return 77
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    return ending.orderly(program, lambda: _run(program, options, argv, body, vudad))
+
+
+def _run(program, options, argv, body, vudad):
+    simulated = _simulated(options)
     work = tempfile.mkdtemp(prefix=f"vuda-{program}-")
     say = corun.say
     try:
@@ -77,6 +86,10 @@ def run(program, options, argv, body, vudad=None):
             facts = corun.learn_facts(options, prefix, runner, argv)
             facts["command"] = facts["command"].replace("bench/corun.py", f"bench/{program}.py", 1)
             lines, problems, stopped = body(stack, runner, facts)
+            if stopped:
+                results.stop_all(stopped)
+            else:
+                results.finish_all()
             if options.log:
                 stack.append_log(options.log)
             xids.close()
@@ -86,9 +99,11 @@ def run(program, options, argv, body, vudad=None):
             print("problem: " + problem)
         return 3 if stopped and xids.seen else 1 if problems else 0
     except (CorunError, RunFailed) as error:
+        results.stop_all(str(error))
         say(f"{program}: {error}")
         return 69
     except XidSeen as error:
+        results.stop_all(str(error))
         say(f"{program}: stopped at {error}")
         return 3
     finally:

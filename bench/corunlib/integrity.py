@@ -5,7 +5,7 @@ import json
 import os
 import time
 
-from .errors import DeviceLost, RunFailed, XidSeen
+from .errors import DeviceLost, Interrupted, RunFailed, XidSeen
 from .identity import Identity
 from .matrix import TSG_NAME
 from .program import Program
@@ -146,17 +146,20 @@ class Started:
 
 
 class Integrity:
-    def __init__(self, runner, splitter, kinds, options, say):
-        """`options`: seconds (of sharing), attach_seconds (of one program), change_seconds (between two changes of the split)."""
+    def __init__(self, runner, splitter, kinds, options, say, save):
+        """`options`: seconds (of sharing), attach_seconds (of one program), change_seconds (between two changes of the split). `save`: called after each
+        program, to write rows()."""
         self.runner = runner
         self.splitter = splitter
         self.kinds = kinds
         self.options = options
         self.say = say
+        self.save = save
         self.totals = {kind.name: Totals() for kind in kinds}
         self.problems = []
         self.stopped = None
-        self.frames = None  # the renderer's answer
+        self.ended = False  # the renderer
+        self.frames = None  # its answer
         self.attaches = 0
         self.late = 0
         self._identity = Identity()
@@ -195,8 +198,9 @@ class Integrity:
                     self.problems.append(f"{kind.name}: {name} fails alone as well: {one['error']}")
 
     def run(self):
-        """All of it. What came of it is in the members, whatever ended it."""
+        """All of it. What came of it is in the members, whatever ended it; a signal that did is raised again when that was saved."""
         directory = self.runner.run_directory(self._identity)
+        interrupted = None
         try:
             self._image = self.runner.simple("render", [*self.runner.workload.native(), *self.runner.workload.render(0.2)], self._identity)
             self._begin = self._said = time.monotonic()
@@ -206,6 +210,9 @@ class Integrity:
                 self._share()
             except XidSeen as error:
                 self.stopped = str(error)
+            except Interrupted as error:
+                self.stopped = str(error)
+                interrupted = error
             except RunFailed as error:
                 self.stopped = str(error)
                 if not isinstance(error, DeviceLost):
@@ -224,6 +231,9 @@ class Integrity:
         if self.stopped:
             self.problems.append(f"stopped: {self.stopped}")
         self.problems += self._judge()
+        if interrupted:
+            self.save()
+            raise interrupted
 
     def _wait_xid(self):
         """The kernel writes one a moment after the programs see the fault."""
@@ -239,6 +249,7 @@ class Integrity:
             self.problems.append(str(error))
         if self.frames is None:
             self.problems.append(f"the renderer says nothing of its frames: {self._renderer.errors()}")
+        self.ended = True
 
     def _guard(self):
         self.runner.guard()
@@ -399,6 +410,7 @@ class Integrity:
             raise DeviceLost(f"{name} lost the GPU")
         if verdict.seconds <= 0:
             raise RunFailed(f"{name} shared for no time")
+        self.save()
 
     # What came of it.
 
@@ -442,12 +454,17 @@ class Integrity:
         return frames, frames, 0 if self.frames.get("verified") else 1
 
     def rows(self, notes=()):
-        """One row for each kind of program, one for the renderer, one for all."""
+        """One row for each kind of program, one for the renderer, one for all; of frames once the renderer has ended."""
         rows = []
         for name, total in self.totals.items():
             if total.programs:
                 alike = f"the same bits as alone: {', '.join(total.as_alone) or 'none'}" if total.as_alone is not None else ""
                 rows.append(row(name, "shared", total.metrics(), 0, alike))
+        every = {"shared_s": "shared_s", "results_checked": "checked", "results_wrong": "wrong", "quota_changes": "changes"}
+        total = {metric: summary([float(self.sum(name))]) for metric, name in every.items()}
+        if not self.ended:
+            note = f"{self.options.seconds:g} s of sharing are asked for; the renderer has not told of its frames"
+            return [*rows, row("all", "shared", total, len(self.runner.xids.seen), "; ".join([*notes, note, *self.problems])[:2000])]
         drawn, checked, wrong = self.frame_counts()
         figures = {"frames_drawn": drawn, "frames_checked": checked, "frames_wrong": wrong}
         for key, metric in (("fps", "renderer_fps"), ("frame_p99_ms", "frame_p99_ms"), ("frame_max_ms", "frame_max_ms"), ("maps", "control_buffers_mapped")):
@@ -456,8 +473,6 @@ class Integrity:
         frames = {name: summary([float(value)]) for name, value in figures.items()}
         frames["mirrors_late"] = summary([float(self.late)])
         rows.append(row("renderer", "shared", frames, 0, ""))
-        every = {"shared_s": "shared_s", "results_checked": "checked", "results_wrong": "wrong", "quota_changes": "changes"}
-        total = {metric: summary([float(self.sum(name))]) for metric, name in every.items()}
         total["attaches"] = summary([float(self.attaches)])
         total.update({name: frames[name] for name in ("frames_drawn", "frames_checked", "frames_wrong")})
         rows.append(row("all", "shared", total, len(self.runner.xids.seen), "; ".join([*notes, *self.problems])[:2000]))

@@ -4,10 +4,9 @@ import os
 import shutil
 import tempfile
 
-from .errors import CorunError, DeviceLost, RunFailed, XidSeen
+from . import rounds
+from .errors import RunFailed
 from .program import Program
-from .results import row
-from .stats import summaries
 
 CONFIGS = ("alone-renderer", "alone-compute", "time-slicing", "shared", "partitioned")
 # What a sharing configuration asks of vudad: compute on every TPC, or kept off those that are left to graphics.
@@ -203,50 +202,12 @@ class Runner:
         raise RunFailed("vudad knows no program attached to the renderer")
 
 
-def run_case(runner, case, identity, repetitions, say):
-    """All repetitions of one case. Returns (rows, [problem, ...], the Xid that stopped it or None)."""
+def run_case(runner, case, identity, repetitions, say, save):
+    """All repetitions of one case, as rounds.measure()."""
     measure = runner.one_process if case == "one-process" else runner.two_process
-    configs = configs_of(case)
-    values = {config: [] for config in configs}
-    problems = {config: [] for config in configs}
-    notes = {config: "" for config in configs}
-    stopped = None
-    current = configs[0]
+    configs = {config: lambda config=config: measure(config, identity) for config in configs_of(case)}
     runner.checksum = None
-    try:
-        for repetition in range(1, repetitions + 1):
-            for config in configs:
-                label = f"{case}, {config}, run {repetition} of {repetitions}"
-                current = config
-                try:
-                    metrics, note = measure(config, identity)
-                except RunFailed as error:
-                    problems[config].append(f"run {repetition}: {error}")
-                    say(f"{label}: FAILED: {error}")
-                    runner.guard()
-                    if isinstance(error, DeviceLost):
-                        raise CorunError("the GPU was lost") from error
-                    continue
-                values[config].append(metrics)
-                notes[config] = note or notes[config]
-                say(f"{label}: {_short(metrics)}{'; ' + note if note else ''}")
-    except XidSeen as error:
-        stopped = str(error)
-        problems[current].append(f"stopped at {stopped}")
-        say(f"{case}, {current}: STOPPED: {stopped}")
-    except CorunError as error:
-        problems[current].append(f"stopped: {error}")
-        stopped = str(error)
-        say(f"{case}, {current}: STOPPED: {stopped}")
-
-    rows = []
-    for config in configs:
-        xids = len(runner.xids.seen) if stopped and config == current else 0
-        if values[config] or xids:
-            note = "; ".join(filter(None, [notes[config], *problems[config]]))
-            rows.append(row(case, config, summaries(values[config]), xids, note))
-    flat = [f"{case}, {config}: {text}" for config in configs for text in problems[config]]
-    return rows, flat, stopped
+    return rounds.measure(runner, case, configs, repetitions, say, save, lambda metrics, note: f"{_short(metrics)}{'; ' + note if note else ''}")
 
 
 def _short(metrics):

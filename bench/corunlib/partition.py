@@ -3,13 +3,11 @@
 import os
 import time
 
-from .errors import CorunError, DeviceLost, RunFailed, XidSeen
+from .errors import RunFailed
 from .identity import Identity
 from .matrix import TSG_NAME, compute_metrics, renderer_metrics
 from .program import Program
-from .results import row
 from .split import compute_tpcs, sms_of, wrong_sms
-from .stats import summaries
 
 _LINGER_SECONDS = 0.5
 _LIMIT_SECONDS = 60
@@ -129,43 +127,6 @@ class PartitionRunner:
             for program in reversed(running):
                 program.kill()
             runner.discard(directory, f"{mode}, {quota}")
-
-
-def measure(runner, case, configs, repetitions, say):
-    """`configs`: {name: function that returns (metrics, note)}, interleaved. Returns (rows, problems, why it stopped or None)."""
-    values = {name: [] for name in configs}
-    notes = dict.fromkeys(configs, "")
-    problems = {name: [] for name in configs}
-    stopped = None
-    current = next(iter(configs))
-    try:
-        for repetition in range(1, repetitions + 1):
-            for name, function in configs.items():
-                current = name
-                label = f"{case}, {name}, run {repetition} of {repetitions}"
-                try:
-                    metrics, note = function()
-                except RunFailed as error:
-                    problems[name].append(f"run {repetition}: {error}")
-                    say(f"{label}: FAILED: {error}")
-                    runner.guard()
-                    if isinstance(error, DeviceLost):
-                        raise CorunError("the GPU was lost") from error
-                    continue
-                values[name].append(metrics)
-                notes[name] = note or notes[name]
-                figures = ", ".join(f"{key} {value:.3f}" for key, value in metrics.items())
-                say(f"{label}: {figures}")
-    except (XidSeen, CorunError) as error:
-        stopped = str(error)
-        problems[current].append(f"stopped: {stopped}")
-        say(f"{case}, {current}: STOPPED: {stopped}")
-    rows = []
-    for name in configs:
-        xids = len(runner.xids.seen) if stopped and name == current else 0
-        if values[name] or xids:
-            rows.append(row(case, name, summaries(values[name]), xids, "; ".join(filter(None, [notes[name], *problems[name]]))))
-    return rows, [f"{case}, {name}: {text}" for name in configs for text in problems[name]], stopped
 
 
 def verdicts(rows):

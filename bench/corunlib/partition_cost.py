@@ -85,8 +85,8 @@ def _own_changes(runner, split):
     return {name: found[name] for name in ("quota_call_p50_us", "quota_call_p99_us", "quota_applied_p50_us", "quota_applied_p99_us")}
 
 
-def measure(runner, split, launches, repetitions, say):
-    """(rows, problems, why it stopped or None)"""
+def measure(runner, split, launches, repetitions, say, save):
+    """As rounds.measure()."""
     functions = {
         ("launch", "partitioned"): lambda: _launches(runner, split, launches),
         ("quota-change", "partitioned"): lambda: _changes(runner, split),
@@ -95,6 +95,10 @@ def measure(runner, split, launches, repetitions, say):
     values = {key: [] for key in functions}
     problems = []
     stopped = None
+
+    def rows():
+        return [row(case, config, summaries(found), 0, "", len(found)) for (case, config), found in values.items() if found]
+
     try:
         for repetition in range(1, repetitions + 1):
             for key, function in functions.items():
@@ -107,11 +111,11 @@ def measure(runner, split, launches, repetitions, say):
                     continue
                 values[key].append(metrics)
                 say(f"{key[0]}, {key[1]}, run {repetition}: " + ", ".join(f"{name} {value:.3f}" for name, value in metrics.items()))
+                save(rows())
     except (XidSeen, CorunError) as error:
         stopped = str(error)
         problems.append(f"stopped: {stopped}")
-    rows = [row(case, config, summaries(found), 0, "") for (case, config), found in values.items() if found]
-    return rows, problems, stopped
+    return rows(), problems, stopped
 
 
 def verdicts(rows):

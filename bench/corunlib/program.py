@@ -7,9 +7,11 @@ import subprocess
 import time
 
 from .errors import DeviceLost, RunFailed
+from .signals import uninterrupted
 
 _POLL_SECONDS = 0.01
 _TERM_SECONDS = 5
+_running = set()  # those that were not told to end
 
 
 class Program:
@@ -19,7 +21,7 @@ class Program:
         self._stdout_path = os.path.join(work, label + ".out")
         self._stderr_path = os.path.join(work, label + ".err")
         base = dict(os.environ if env is None else env)
-        with open(self._stdout_path, "wb") as out, open(self._stderr_path, "wb") as err:
+        with uninterrupted(), open(self._stdout_path, "wb") as out, open(self._stderr_path, "wb") as err:
             try:
                 self._process = subprocess.Popen(
                     command,
@@ -33,6 +35,7 @@ class Program:
                 )
             except OSError as error:
                 raise RunFailed(f"{label}: cannot start {command[0]}: {error.strerror}") from error
+            _running.add(self)
 
     @property
     def output(self):
@@ -123,9 +126,16 @@ class Program:
                 pass
         self._signal_group(signal.SIGKILL)
         self._process.wait()
+        _running.discard(self)
 
     def _signal_group(self, number):
         try:
             os.killpg(self._process.pid, number)
         except (ProcessLookupError, PermissionError):
             pass
+
+
+def end_all():
+    """Ends what an interrupted caller could not."""
+    for program in list(_running):
+        program.kill()

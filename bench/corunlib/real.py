@@ -3,7 +3,7 @@
 import os
 import statistics
 
-from .errors import RunFailed
+from .errors import RunFailed, XidSeen
 from .identity import Identity
 from .matrix import TSG_NAME
 from .program import Program
@@ -102,55 +102,118 @@ def alike(one, other):
     return abs(one - other) <= 1e-3 * max(abs(one), abs(other))
 
 
-def measure(suite, configs, repetitions, say):
-    """(rows, problems). One row for each program and configuration, one for the renderer in each."""
-    values, errors, frames, problems = {}, {}, {}, []
+def _rounded(figures):
+    """As files keep them: the same medians now and when a file is continued."""
+    return {name: value if name == "checksum" or isinstance(value, str) else round(value, 6) for name, value in figures.items()}
+
+
+class Measured:
+    """Every run of a configuration, as a file keeps them, and what they tell. A run: its configuration, its number, what `origin` says of when and where,
+    and "programs" (with "renderer", where there was one) or why it "failed"."""
+
+    def __init__(self, runs=()):
+        self.runs = list(runs)
+
+    def count(self, config):
+        return sum(run["config"] == config for run in self.runs)
+
+    def take(self, config, origin, programs, frames):
+        run = {"config": config, "run": self.count(config) + 1, **origin, "programs": {name: _rounded(figures) for name, figures in programs.items()}}
+        if frames:
+            run["renderer"] = _rounded({"renderer_fps": frames[0], "frame_p99_ms": frames[1]})
+        self.runs.append(run)
+
+    def fail(self, config, origin, why, xids=0):
+        self.runs.append({"config": config, "run": self.count(config) + 1, **origin, "failed": why, **({"xids": xids} if xids else {})})
+
+    def _sorted(self):
+        """({(program, configuration): [figures]}, {(program, configuration): [error]}, {configuration: [the renderer's figures]})"""
+        values, errors, frames = {}, {}, {}
+        for run in self.runs:
+            for name, figures in run.get("programs", {}).items():
+                key = name, run["config"]
+                if "error" in figures:
+                    errors.setdefault(key, []).append(figures["error"])
+                else:
+                    values.setdefault(key, []).append(figures)
+            if "renderer" in run:
+                frames.setdefault(run["config"], []).append(run["renderer"])
+        return values, errors, frames
+
+    def rows(self):
+        """One row for each program and configuration, one for the renderer in each, one for an Xid."""
+        values, errors, frames = self._sorted()
+        rows = []
+        for (name, config), runs in values.items():
+            if config == "alone-native":
+                continue
+            metrics = summaries([{"compute_rate": r["rate"], "compute_p50_ms": r["p50_ms"], "compute_p99_ms": r["p99_ms"]} for r in runs])
+            if config == "alone" and (name, "alone-native") in values:
+                metrics.update(summaries([{"native_rate": r["rate"]} for r in values[name, "alone-native"]]))
+            rows.append(row(name, FILED.get(config, config), metrics, 0, errors.get((name, config), [""])[0], len(runs)))
+        for (name, config), texts in errors.items():
+            if (name, config) not in values and config != "alone-native":
+                metrics = {"ran": 0.0}
+                if config == "alone" and (name, "alone-native") in values:
+                    metrics["native_rate"] = statistics.median(r["rate"] for r in values[name, "alone-native"])
+                rows.append(row(name, FILED.get(config, config), summaries([metrics]), 0, f"did not run: {texts[0]}", len(texts)))
+        for config, runs in frames.items():
+            rows.append(row("renderer", config, summaries(runs), runs=len(runs)))
+        stops = [run for run in self.runs if run.get("xids")]
+        for config in dict.fromkeys(FILED.get(run["config"], run["config"]) for run in stops):
+            of = [run for run in stops if FILED.get(run["config"], run["config"]) == config]
+            note = "; ".join(f"{run['config']}, run {run['run']}: {run['failed']}" for run in of)
+            rows.append(row("suite", config, {}, sum(run["xids"] for run in of), note, 0))
+        return rows
+
+    def problems(self):
+        values = self._sorted()[0]
+        problems = [f"{run['config']}, run {run['run']}: {run['failed']}" for run in self.runs if "failed" in run]
+        for (name, config), runs in values.items():
+            checksums = [run["checksum"] for run in runs]
+            if not alike(min(checksums), max(checksums)):
+                problems.append(f"{name}, {config}: results differ from run to run: {sorted(checksums)}")
+        # With the same kernels the results are the same beside a renderer, beside one that rests, and alone.
+        for name in dict.fromkeys(name for name, _ in values):
+            shared = values.get((name, "shared"))
+            for other in ("alone", "resting"):
+                beside = values.get((name, other))
+                if beside and shared and not alike(beside[0]["checksum"], shared[0]["checksum"]):
+                    problems.append(f"{name}: shared results differ from {other}: {shared[0]['checksum']} and {beside[0]['checksum']}")
+        return problems
+
+
+def measure(suite, configs, repetitions, say, measured, origin, save):
+    """Adds runs to `measured` until there are `repetitions` of each configuration, interleaved. `origin()`: {"date", "driver"} of a run; `save()`:
+    called after each. Returns why it stopped or None."""
     for repetition in range(1, repetitions + 1):
         for config in configs:
+            if measured.count(config) >= repetition:
+                continue
+            label = f"{config}, run {repetition} of {repetitions}"
             try:
                 programs, fps = suite.run(config)
+            except XidSeen as error:
+                measured.fail(config, origin(), f"stopped at {error}", len(suite.runner.xids.seen))
+                say(f"{label}: STOPPED: {error}")
+                save()
+                return str(error)
             except RunFailed as error:
-                problems.append(f"{config}, run {repetition}: {error}")
-                say(f"{config}, run {repetition} of {repetitions}: FAILED: {error}")
-                suite.runner.guard()
+                say(f"{label}: FAILED: {error}")
+                try:
+                    suite.runner.guard()
+                except XidSeen as seen:
+                    measured.fail(config, origin(), f"stopped at {seen}", len(suite.runner.xids.seen))
+                    save()
+                    return str(seen)
+                measured.fail(config, origin(), str(error))
+                save()
                 continue
-            for name, figures in programs.items():
-                if "error" in figures:
-                    errors.setdefault((name, config), figures["error"])
-                else:
-                    values.setdefault((name, config), []).append(figures)
-            if fps:
-                frames.setdefault(config, []).append({"renderer_fps": fps[0], "frame_p99_ms": fps[1]})
+            measured.take(config, origin(), programs, fps)
             ran = sum("error" not in figures for figures in programs.values())
-            say(f"{config}, run {repetition} of {repetitions}: {ran} of {len(programs)} programs ran" + (f", {fps[0]:.1f} frames/s" if fps else ""))
-    rows = []
-    for (name, config), runs in values.items():
-        note = errors.get((name, config), "")
-        checksums = [run["checksum"] for run in runs]
-        if not alike(min(checksums), max(checksums)):
-            problems.append(f"{name}, {config}: results differ from run to run: {sorted(checksums)}")
-        if config == "alone-native":
-            continue
-        metrics = summaries([{"compute_rate": r["rate"], "compute_p50_ms": r["p50_ms"], "compute_p99_ms": r["p99_ms"]} for r in runs])
-        if config == "alone" and (name, "alone-native") in values:
-            metrics.update(summaries([{"native_rate": r["rate"]} for r in values[name, "alone-native"]]))
-        rows.append(row(name, FILED.get(config, config), metrics, 0, note))
-    for (name, config), error in errors.items():
-        if (name, config) not in values and config != "alone-native":
-            metrics = {"ran": 0.0}
-            if config == "alone" and (name, "alone-native") in values:
-                metrics["native_rate"] = statistics.median(r["rate"] for r in values[name, "alone-native"])
-            rows.append(row(name, FILED.get(config, config), summaries([metrics]), 0, f"did not run: {error}"))
-    for config, runs in frames.items():
-        rows.append(row("renderer", config, summaries(runs)))
-    # With the same kernels the results are the same beside a renderer, beside one that rests, and alone.
-    for name in {name for name, _ in values}:
-        shared = values.get((name, "shared"))
-        for other in ("alone", "resting"):
-            beside = values.get((name, other))
-            if beside and shared and not alike(beside[0]["checksum"], shared[0]["checksum"]):
-                problems.append(f"{name}: shared results differ from {other}: {shared[0]['checksum']} and {beside[0]['checksum']}")
-    return rows, problems
+            say(f"{label}: {ran} of {len(programs)} programs ran" + (f", {fps[0]:.1f} frames/s" if fps else ""))
+            save()
+    return None
 
 
 def table(rows):

@@ -1,6 +1,8 @@
 """Unit tests of scripts/check_results.py."""
 
+import contextlib
 import copy
+import io
 import json
 import os
 import sys
@@ -179,6 +181,113 @@ class CheckDocument(unittest.TestCase):
             document["rows"][0]["metrics"] = {}
 
         self.assertIn("costs, row 1: has no metrics, and no Xid that would explain it", self.faults(empty, "costs"))
+
+
+def cut_short():
+    """An incomplete document: a case that came to its end, and one that did not."""
+    document = good()
+    for row in document["rows"]:
+        row["runs"] = 5
+    rest = [{**copy.deepcopy(row), "case": "one-process", "runs": runs} for row, runs in zip(document["rows"], (3, 2))]
+    return {**document, "complete": False, "runs_done": 2, "unfinished": ["one-process"], "stopped": "ended by SIGTERM", "rows": document["rows"] + rest}
+
+
+class CheckIncomplete(unittest.TestCase):
+    """A measurement that was cut short is no fault when its file says so, and how much it holds."""
+
+    def faults(self, change=None):
+        document = cut_short()
+        if change:
+            change(document)
+        return check_results.check_document(document, "corun")
+
+    def test_good(self):
+        self.assertEqual(self.faults(), [])
+
+    def test_it_must_say_so(self):
+        # The one case lacks configurations: as a complete file that is a fault.
+        def say_nothing(document):
+            for key in check_results.STATE_KEYS:
+                document.pop(key, None)
+
+        self.assertEqual(self.faults(say_nothing), ["corun: case one-process lacks time-slicing, shared"])
+
+    def test_it_must_say_how_many_runs_it_holds(self):
+        for change, words in (
+            (lambda d: d.pop("runs_done"), "'runs_done' is missing"),
+            (lambda d: d.pop("unfinished"), "'unfinished' is missing"),
+            (lambda d: d["rows"][5].pop("runs"), "row 6: the file is incomplete, and 'runs' is missing"),
+            (lambda d: d["rows"][0].update(runs=-1), "row 1: runs is not a count"),
+            (lambda d: d["rows"][0].update(runs="5"), "row 1: runs is not a count"),
+            (lambda d: d.update(runs_done=3), "runs_done is 3, its rows have 2"),
+            (lambda d: d.update(runs_done=True), "runs_done is True"),
+            (lambda d: d["rows"][5].update(runs=1), "runs_done is 2, its rows have 1"),
+            (lambda d: (d["rows"][5].update(runs=0), d.update(runs_done=0)), "it holds no run"),
+            (lambda d: d.update(unfinished="one-process"), "unfinished is not a list"),
+            (lambda d: d.update(unfinished=["two-process-user"]), "unfinished is not a list of cases that have rows"),
+            (lambda d: d.update(unfinished=[]), "case one-process lacks time-slicing, shared"),
+            (lambda d: d.update(stopped=31), "stopped is not text"),
+            (lambda d: d.update(complete="no"), "complete is neither true nor false"),
+            (lambda d: d.update(complete=True), "a complete file has no 'runs_done'"),
+        ):
+            faults = self.faults(change)
+            self.assertTrue(any(words in fault for fault in faults), (words, faults))
+
+    def test_a_complete_file_may_say_so(self):
+        document = {**good(), "complete": True}
+        document["rows"][0]["runs"] = 4  # one of five failed
+        self.assertEqual(check_results.check_document(document, "corun"), [])
+
+    def test_an_xid_in_the_first_run(self):
+        row = {"case": "two-process", "config": "shared", "metrics": {}, "runs": 0, "xids": 1, "note": "stopped at Xid 31"}
+        document = {**good(), "complete": False, "runs_done": 0, "unfinished": ["two-process"], "rows": [row]}
+        self.assertEqual(check_results.check_document(document, "corun"), [])
+
+    def test_it_is_told(self):
+        with tempfile.TemporaryDirectory() as directory:
+            with open(os.path.join(directory, "corun.json"), "w", encoding="utf-8") as file:
+                json.dump(cut_short(), file)
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                self.assertEqual(check_results.main([directory]), 0)
+        self.assertEqual(out.getvalue(), "corun: incomplete; each row is of 2 of 5 runs at least; not to their end: one-process; ended by SIGTERM\n1 result files, 0 faults\n")
+
+
+class CheckMeasured(unittest.TestCase):
+    """Every run of real_programs."""
+
+    @staticmethod
+    def document():
+        rates = (100.0, 200.0, 400.0)
+        measured = [{"config": "alone", "run": n, "date": "2026-01-31", "driver": "580.159.04", "programs": {"sort": {"rate": rate}, "scan": {"error": "701"}}} for n, rate in enumerate(rates, 1)]
+        measured.append({"config": "alone", "run": 4, "date": "2026-02-01", "driver": "580.159.04", "failed": "no"})
+        row = {"case": "sort", "config": "alone-compute", "metrics": {"compute_rate": summary(200.0, 100.0, 400.0)}, "runs": 3, "xids": 0, "note": ""}
+        return {**good(), "experiment": "real_programs", "complete": True, "options": {"seconds": 0.5}, "measured": measured, "rows": [row]}
+
+    def test_good(self):
+        self.assertEqual(check_results.check_document(self.document(), "real_programs"), [])
+
+    def test_faults(self):
+        for change, words in (
+            (lambda d: d["measured"][1].pop("date"), "measured 2: 'date' is missing"),
+            (lambda d: d["measured"][1].update(date="today"), "measured 2: date 'today' is not YYYY-MM-DD"),
+            (lambda d: d["measured"][1].update(driver="1"), "measured 2: driver '1' is not the file's"),
+            (lambda d: d["measured"][1].update(speed=1), "'speed' is not a known key"),
+            (lambda d: d["measured"][1].update(failed="no"), "measured 2: has neither"),
+            (lambda d: d["measured"][1].update(programs=[]), "measured 2: has neither"),
+            (lambda d: d["measured"][1].update(run=1), "alone, run 1 is there twice"),
+            (lambda d: d["measured"][1]["programs"]["sort"].update(rate=201.0), "its compute_rate is not that of the runs"),
+            (lambda d: d["measured"].pop(0), "its compute_rate is not that of the runs"),
+            (lambda d: d["rows"][0].update(runs=4), "its compute_rate is not that of the runs"),
+            (lambda d: d.update(measured={}), "measured is not a list"),
+            (lambda d: d.pop("options"), "options is not an object"),
+        ):
+            document = self.document()
+            change(document)
+            faults = check_results.check_document(document, "real_programs")
+            self.assertTrue(any(words in fault for fault in faults), (words, faults))
+
+    def test_only_of_real_programs(self):
+        self.assertIn("corun: 'measured' is not a known key", check_results.check_document({**good(), "measured": []}, "corun"))
 
 
 class CheckFiles(unittest.TestCase):

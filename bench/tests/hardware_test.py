@@ -16,9 +16,9 @@ sys.path.insert(0, BENCH)
 import partition as partition_program  # noqa: E402
 import real_programs  # noqa: E402
 import sliced  # noqa: E402
-from corunlib import errors, hardware, partition, real  # noqa: E402
+from corunlib import errors, hardware, partition, real, rounds  # noqa: E402
 
-ROWS = [{"case": "draws-1", "config": "target", "metrics": {"frame_p99_ms": {"median": 16.5, "min": 16.4, "max": 16.6}}, "xids": 0, "note": ""}]
+ROWS = [{"case": "draws-1", "config": "target", "metrics": {"frame_p99_ms": {"median": 16.5, "min": 16.4, "max": 16.6}}, "runs": 1, "xids": 0, "note": ""}]
 FACTS = {"gpu": "G", "driver": "D", "cuda": "C", "date": "2026-01-31", "commit": "0", "command": "bench/corun.py --runs 1", "runs": 1}
 
 
@@ -42,7 +42,6 @@ class OnHardware(unittest.TestCase):
             ("corunlib.hardware.Runner", lambda *words: types.SimpleNamespace(workload=types.SimpleNamespace(frame_iterations=1))),
             ("corunlib.hardware.HardwareWorkload", lambda *words: None),
             ("corunlib.hardware.corun.learn_facts", lambda *words: dict(FACTS)),
-            ("corunlib.hardware.signal.signal", lambda *words: None),
         ):
             patch = unittest.mock.patch(target, value)
             patch.start()
@@ -76,16 +75,21 @@ class OnHardware(unittest.TestCase):
         self.run_body(lambda stack, runner, facts: (self.assertEqual(facts["command"], "bench/sliced.py --runs 1"), ([], [], None))[1])
 
     def test_sliced(self):
-        with unittest.mock.patch.object(partition, "measure", lambda *words: (ROWS, [], None)):
+        with unittest.mock.patch.object(rounds, "measure", lambda *words: (ROWS, [], None)):
             status, out = self.run_program(sliced, "--cases", "draws-1")
         self.assertEqual((status, self.written("sliced.json")["rows"][0]["case"]), (0, "draws-1-target"))
 
     def test_real_programs(self):
-        with unittest.mock.patch.object(real, "measure", lambda *words: (ROWS, ["p"])), unittest.mock.patch.object(
-            real_programs.subprocess, "run", lambda *words, **more: types.SimpleNamespace(returncode=0)
+        def measure(suite, configs, repetitions, say, measured, origin, save):
+            measured.take("shared", origin(), {"sort": {"rate": 1.0, "p50_ms": 1.0, "p99_ms": 1.0, "checksum": 1.0}}, None)
+            measured.fail("mixed", origin(), "no")
+
+        with unittest.mock.patch.object(real, "measure", measure), unittest.mock.patch.object(
+            real_programs.subprocess, "run", lambda *words, **more: types.SimpleNamespace(returncode=0, stdout="2.11\n")
         ):
             status, out = self.run_program(real_programs)
-        self.assertEqual((status, self.written("real_programs.json")["experiment"]), (1, "real_programs"))
+        found = self.written("real_programs.json")
+        self.assertEqual((status, found["experiment"], found["complete"], found["options"]["torch"]), (1, "real_programs", True, "2.11"))
 
     def test_partition(self):
         split = types.SimpleNamespace(learn=lambda: None, levels=[8], total=66, trace=[10.0])

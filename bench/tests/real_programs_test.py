@@ -27,8 +27,15 @@ class Suite:
         return answer, None if config.startswith("alone") else (98.0, 10.5)
 
 
+def measure(suite, configs, runs=1, measured=None):
+    """(rows, problems)"""
+    measured = measured or real.Measured()
+    real.measure(suite, configs, runs, lambda text: None, measured, lambda: {"date": "2026-01-31", "driver": "1.0"}, lambda: None)
+    return measured.rows(), measured.problems()
+
+
 def measured(answers, runs=1):
-    return real.measure(Suite(answers), list(answers), runs, lambda text: None)
+    return measure(Suite(answers), list(answers), runs)
 
 
 class Measure(unittest.TestCase):
@@ -65,7 +72,7 @@ class Measure(unittest.TestCase):
         suite = Suite({})
         sums = iter((10.0, 11.0))
         suite.run = lambda config: ({"sort": figures(1000, next(sums))}, None)
-        self.assertEqual(len(real.measure(suite, ["alone"], 2, lambda text: None)[1]), 1)
+        self.assertEqual(len(measure(suite, ["alone"], 2)[1]), 1)
 
     def test_a_run_that_fails_does_not_end_the_others(self):
         rows, problems = measured({"alone": errors.RunFailed("no"), "shared": {"sort": figures(950)}})

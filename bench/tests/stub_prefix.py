@@ -61,6 +61,8 @@ def vudactl():
             file.write(words[2])
         os.chmod(split, 0o666)
         return
+    if words[0] == "slo":
+        return
     if words[0] == "quota":
         if os.environ.get("STUB_NO_QUOTA"):
             sys.exit("vudactl: no such split")
@@ -118,6 +120,9 @@ def measured():
         with open(os.environ["STUB_XID"], "a") as file:
             file.write("6,1,2,-;NVRM: Xid (PCI:0000:00:04): 31, pid=1, name=stub\n")
         time.sleep(600)
+    if os.environ.get("STUB_SIGNAL") and shared and name in ("vuda-bench-compute", "stub-python"):
+        os.kill(int(os.environ["STUB_SIGNAL"]), signal.SIGTERM)
+        time.sleep(600)
     seconds = float(option("--seconds", "0"))
     end = time.monotonic() + (min(seconds, float(os.environ.get("STUB_SECONDS", "0.02"))) if seconds else 600)
     while time.monotonic() < end and not stop and "--cycles" not in arguments:
@@ -135,7 +140,7 @@ def renderer():
 
 
 def suite():
-    """torch_suite.py --verify, of the two programs that it was told."""
+    """torch_suite.py, of the programs that it was told."""
     if arguments[0] == "-c":
         return 1 if os.environ.get("STUB_NO_TORCH") else 0
     while option("--context-file") and not os.path.exists(option("--context-file")):
@@ -143,6 +148,9 @@ def suite():
     if shared:
         attach(os.environ["STUB_STATE"], "corun")
     measured()
+    if "--verify" not in arguments:
+        print(json.dumps({"programs": {name: {"rate": 1000.0, "p50_ms": 1.0, "p99_ms": 1.1, "checksum": 10.0} for name in option("--programs").split(",")}}))
+        return 0
     answer = {"checks": 9, "wrong": 0, "exact": True, "bits": "b", "sum": 1.0, "text": ""}
     programs = {name: dict(answer, as_alone=True) for name in option("--programs").split(",")}
     wish = json.loads(os.environ.get("STUB_SUITE", "{}")) if shared else {}

@@ -29,7 +29,6 @@ class StubRig(unittest.TestCase):
             stack.enter_context(mock.patch.object(tempfile, "tempdir", self.work))
             stack.enter_context(mock.patch("corunlib.hardware.os.path.exists", lambda path: path == "/dev/nvidiactl" or exists(path)))
             stack.enter_context(mock.patch("corunlib.hardware.KernelXidLog", lambda: xid.FileXidLog(self.xids)))
-            stack.enter_context(mock.patch("corunlib.hardware.signal.signal", lambda *words: None))
             for patch in patches:
                 stack.enter_context(patch)
             stack.enter_context(contextlib.redirect_stdout(out))
