@@ -188,6 +188,7 @@ void FakeDaemon::on_client(Connection& connection, const v1::ClientMessage& mess
                          {&script_.page_fd, script_.page_fd >= 0 ? size_t{1} : size_t{0}});
         case v1::ClientMessage::kPong: ++record_.pongs; return;
         case v1::ClientMessage::kMirrorDone: record_.mirrored.push_back(message.mirror_done()); return;
+        case v1::ClientMessage::kSubcontexts: record_.subcontexts.push_back(message.subcontexts()); return;
         case v1::ClientMessage::kMirrorUpdate:
             record_.mirrors.push_back(message.mirror_update());
             record_.mirror_fds.push_back(connection.fds.size());

@@ -74,6 +74,7 @@ class FakeDaemon {
         uint64_t last_mirror = 0;        // id of the last of them
         std::vector<v1::MirrorDone> mirrored;
         std::vector<v1::DoesNotFit> unfits;
+        std::vector<v1::Subcontexts> subcontexts;
         size_t pongs = 0;
         size_t sessions = 0;  // open now
         size_t bad_frames = 0;

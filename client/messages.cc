@@ -310,6 +310,18 @@ std::string encode_mirror_update(uint64_t id, const MirrorChange& change) {
     return pack(id, message);
 }
 
+std::string encode_subcontexts(const Subcontexts& now) {
+    Vuda__V1__Subcontexts out = VUDA__V1__SUBCONTEXTS__INIT;
+    out.name = borrow(now.name);
+    out.taken = now.taken;
+    out.stale = now.stale;
+    out.channels = now.channels;
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_SUBCONTEXTS;
+    message.subcontexts = &out;
+    return pack(0, message);
+}
+
 std::string encode_mirror_done(uint64_t to, const Error& reason) {
     ErrorMessage error(reason);
     Vuda__V1__MirrorDone done = VUDA__V1__MIRROR_DONE__INIT;
@@ -503,6 +515,9 @@ Result<ServerMessage> decode_server_message(std::string_view bytes) {
         case VUDA__V1__SERVER_MESSAGE__BODY_MIRROR_UPDATE_REPLY:
             return ServerMessage{id, MirrorUpdateReply{in.mirror_update_reply->mirrored, in.mirror_update_reply->late}};
         case VUDA__V1__SERVER_MESSAGE__BODY_MIRROR_IDLE: return ServerMessage{id, MirrorIdle{}};
+        case VUDA__V1__SERVER_MESSAGE__BODY_SUBCONTEXTS:
+            return ServerMessage{
+                id, Subcontexts{plain_text(in.subcontexts->name, 64), in.subcontexts->taken, in.subcontexts->stale, 0}};
         case VUDA__V1__SERVER_MESSAGE__BODY_DOES_NOT_FIT_REPLY:
             return ServerMessage{id, DoesNotFitReply{in.does_not_fit_reply->held_ms}};
         case VUDA__V1__SERVER_MESSAGE__BODY_PING: return ServerMessage{id, Ping{}};

@@ -27,6 +27,7 @@ inline constexpr uint64_t kFeatureSlo = 16;
 inline constexpr uint64_t kFeatureFaults = 64;
 inline constexpr uint64_t kFeatureLiveMirror = 4096;
 inline constexpr uint64_t kFeatureUnshare = 8192;
+inline constexpr uint64_t kFeatureSubcontexts = 16384;
 
 // vuda.v1.SharingState
 enum class SharingState : uint32_t {
@@ -47,6 +48,14 @@ struct AttachOutcome {
     uint32_t attach_us = 0;  // microseconds
     Error reason;            // left out when the code is kOk
     uint64_t veids = 0;      // bit N: it has subcontext N
+};
+
+// vuda.v1.Subcontexts: bit N stands for subcontext N.
+struct Subcontexts {
+    std::string name;
+    uint64_t taken = 0;
+    uint64_t stale = 0;
+    uint32_t channels = 0;  // to vudad, of a program that shares: those that are left
 };
 
 // How a program takes it that some kernels are too large to share.
@@ -105,6 +114,7 @@ std::string encode_push(const Token& token, std::span<const HandleInfo> handles,
 std::string encode_pull(const Token& token);
 // The descriptors of change.added go with it.
 std::string encode_mirror_update(uint64_t id, const MirrorChange& change);
+std::string encode_subcontexts(const Subcontexts& now);
 std::string encode_mirror_done(uint64_t to, const Error& reason);
 std::string encode_partition_report(const partition::PartitionState& state);
 std::string encode_pong();
@@ -184,7 +194,7 @@ struct FaultNotice {
 using ServerBody =
     std::variant<std::monostate, Error, HelloReply, RegisterReply, UnregisterReply, AttachReply, AttachDoneReply,
                  ExportRequest, DetachCommand, SetModeReply, SetQuotaReply, SetTargetsReply, Ping, FaultNotice,
-                 MirrorUpdate, MirrorUpdateReply, MirrorIdle, DoesNotFitReply>;
+                 MirrorUpdate, MirrorUpdateReply, MirrorIdle, DoesNotFitReply, Subcontexts>;
 
 struct ServerMessage {
     uint64_t id = 0;

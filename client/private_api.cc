@@ -164,6 +164,14 @@ void vuda_private_attach_done(uint32_t channels_moved, uint32_t veid, uint64_t v
     });
 }
 
+void vuda_private_context_left(uint64_t veids, uint32_t channels) {
+    with_session([&](Session& session) { session.context_left(veids, channels); });
+}
+
+void vuda_private_own_subcontexts(uint64_t taken, uint64_t stale) {
+    with_session([&](Session& session) { session.own_subcontexts(taken, stale); });
+}
+
 void vuda_private_detached(const struct vuda_private_error* reason) {
     with_session([&](Session& session) {
         session.detached(read_error(reason));

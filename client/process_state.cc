@@ -158,6 +158,11 @@ Status CallbackHost::mirror_update(const MirrorChange& change) {
     return read_error(&error);
 }
 
+void CallbackHost::others_subcontexts(const Subcontexts& now) {
+    if (callbacks_.others_subcontexts != nullptr)
+        callbacks_.others_subcontexts(callbacks_.context, now.taken, now.stale);
+}
+
 Status CallbackHost::page_received(int fd, uint64_t bytes) { return partition_.page_received(fd, bytes); }
 
 void ProcessState::want_mode(partition::Mode mode) {

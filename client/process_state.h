@@ -28,6 +28,7 @@ class CallbackHost : public SessionHost {
     bool follows_from(uint64_t held) override;
     Result<MirrorChange> mirror_delta() override;
     Status mirror_update(const MirrorChange& change) override;
+    void others_subcontexts(const Subcontexts& now) override;
     Faults look_for_faults() override;
     Status page_received(int fd, uint64_t bytes) override;
     void registered() override { partition_.host_registered(); }

@@ -309,6 +309,29 @@ void Session::queue_share_locked() {
     queue_locked(encode_sharing_report(attach_name_, still, va_base_));
 }
 
+void Session::own_subcontexts(uint64_t taken, uint64_t stale) {
+    const std::lock_guard lock(mutex_);
+    own_taken_ = taken;
+    own_stale_ = stale;
+    if (!registered_) return;
+    queue_subcontexts_locked();
+    wake_locked();
+}
+
+void Session::queue_subcontexts_locked() {
+    if ((features_ & kFeatureSubcontexts) == 0 || !wanted_) return;
+    queue_locked(encode_subcontexts({wanted_->name, own_taken_, own_stale_, 0}));
+}
+
+void Session::context_left(uint64_t veids, uint32_t channels) {
+    const std::lock_guard lock(mutex_);
+    veids_ = veids;
+    channels_ = channels;
+    if ((features_ & kFeatureSubcontexts) == 0) return;
+    queue_locked(encode_subcontexts({attach_name_, veids, 0, channels}));
+    wake_locked();
+}
+
 void Session::detached(const Error& reason) {
     const std::lock_guard lock(mutex_);
     channels_ = 0;
@@ -503,11 +526,11 @@ void Session::connect_link() {
         hello_id_ = next_id_locked();
         place = {will_attach_, va_slot_ ? *va_slot_ + 1 : 0};
     }
-    hello =
-        encode_hello(hello_id_,
-                     kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota | kFeatureSlo |
-                         kFeatureHeartbeat | kFeatureFaults | kFeatureLiveMirror | kFeatureUnshare,
-                     options_.client_version, options_.driver_version, options_.program, options_.executable, place);
+    hello = encode_hello(
+        hello_id_,
+        kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota | kFeatureSlo | kFeatureHeartbeat |
+            kFeatureFaults | kFeatureLiveMirror | kFeatureUnshare | kFeatureSubcontexts,
+        options_.client_version, options_.driver_version, options_.program, options_.executable, place);
     if (Status framed = output_.add(hello); !framed) drop_link(framed.error());
 }
 
@@ -708,6 +731,8 @@ void Session::handle(const ServerMessage& message) {
         stop_mirroring_locked();
     } else if (const auto* unfit = std::get_if<DoesNotFitReply>(&message.body)) {
         unfit_answered(message.id, nullptr, unfit);
+    } else if (const auto* others = std::get_if<Subcontexts>(&message.body)) {
+        host_.others_subcontexts(*others);
     } else if (std::holds_alternative<Ping>(message.body)) {
         const std::lock_guard lock(mutex_);
         queue_locked(encode_pong());
@@ -843,6 +868,7 @@ void Session::answered(uint64_t id, const Error* error, const AttachReply* attac
             if (error == nullptr) {
                 registered = true;
                 registered_ = was_registered_ = true;
+                queue_subcontexts_locked();
                 if (channels_ == 0 && !attach_) {
                     state_ = SharingState::kRegistered;
                     reason_ = kNoError;

@@ -55,6 +55,8 @@ class SessionHost {
     virtual Result<MirrorChange> mirror_delta() { return MirrorChange{}; }
     // Attacher: takes over what the owner changed; an error says what is missing.
     virtual Status mirror_update(const MirrorChange&) { return {}; }
+    // Owner: which subcontexts of its TSG other programs have.
+    virtual void others_subcontexts(const Subcontexts&) {}
     // The session page came with a greeting; `fd` is closed afterwards. Not used: what is wrong with it.
     virtual Status page_received(int fd, uint64_t bytes) {
         static_cast<void>(fd), static_cast<void>(bytes);
@@ -108,6 +110,10 @@ class Session {
 
     // Channels were given back.
     void detached(const Error& reason);
+    // One context of several left the TSG that was attached to.
+    void context_left(uint64_t veids, uint32_t channels);
+    // Owner: of its own renderer's TSG (vuda_private_own_subcontexts).
+    void own_subcontexts(uint64_t taken, uint64_t stale);
     void set_state(SharingState state, const Error& reason);
 
     // A Vulkan device of this process was lost. Returns when vudad has heard of it, or soon: programs end of this.
@@ -164,6 +170,7 @@ class Session {
     void wake_locked();
     void queue_locked(std::string body);
     void queue_share_locked();
+    void queue_subcontexts_locked();
     void fail_attach_locked(const Error& error);
     bool wants_link_locked() const;
     bool watches_locked() const;
@@ -241,8 +248,11 @@ class Session {
 
     SharingState state_ = SharingState::kUnspecified;
     uint32_t channels_ = 0;
-    uint32_t veid_ = 0;     // of the newest attach
-    uint64_t veids_ = 0;    // bit N: subcontext N is ours
+    uint32_t veid_ = 0;   // of the newest attach
+    uint64_t veids_ = 0;  // bit N: subcontext N is ours
+    // In the TSG of this process's own renderer: its contexts', and those that nobody has any more.
+    uint64_t own_taken_ = 0;
+    uint64_t own_stale_ = 0;
     uint64_t va_base_ = 0;  // where CUDA's addresses begin
     std::string will_attach_;
     std::optional<uint32_t> va_slot_;   // as the first vudad said

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define VUDA_PRIVATE_ABI 6u
+#define VUDA_PRIVATE_ABI 7u
 
 // An error without ownership questions: fixed buffers, always terminated. code: google.rpc.Code, 0 = no error.
 struct vuda_private_error {
@@ -113,6 +113,9 @@ struct vuda_private_callbacks {
     // Optional, for a process that shares. The renderer's control buffers changed: takes that over into the address
     // spaces of the contexts that share. The fds stay the caller's. 0, or -1 with `error` filled: what is missing.
     int (*mirror_update)(void* context, const struct vuda_private_mirror* update, struct vuda_private_error* error);
+    // Optional, for a process with a renderer. Subcontexts (bit N) of its TSG that other processes have (`taken`), and
+    // those in which one computed that is gone, and that nobody took since.
+    void (*others_subcontexts)(void* context, uint64_t taken, uint64_t stale);
     // Optional. From now on (`on`) GPU contexts that the calling thread makes share with nobody, whatever was asked
     // for, and are not reported; 0 ends that. May be called from within CUDA, outside of any ioctl.
     void (*unshared_contexts)(void* context, int on);
@@ -162,6 +165,14 @@ int vuda_private_va_slot(uint32_t timeout_ms);
 // `veids`: bit N: subcontext N is this context's, to compute in (`veid`) or taken besides.
 void vuda_private_attach_done(uint32_t channels_moved, uint32_t veid, uint64_t veids, uint32_t control_buffers,
                               uint32_t attach_us, const struct vuda_private_error* reason);
+
+// Of the TSG of this process's own renderer: the subcontexts that CUDA contexts of this process have (bit N), and those
+// in which a program computed that has none any more. Any thread, without a lock; 0, 0 when there is no such TSG.
+void vuda_private_own_subcontexts(uint64_t taken, uint64_t stale);
+
+// One of the process's contexts left the TSG that was attached to, and others go on: the subcontexts (bit N) and
+// channels that are left.
+void vuda_private_context_left(uint64_t veids, uint32_t channels);
 
 // The process's CUDA context went away, or sharing ended for another reason (may be NULL).
 void vuda_private_detached(const struct vuda_private_error* reason);

@@ -58,6 +58,12 @@ class FakeHost : public SessionHost {
         }
     }
 
+    void others_subcontexts(const Subcontexts& others) override {
+        const std::lock_guard lock(mutex_);
+        others_ = others;
+        changed_.notify_all();
+    }
+
     template <typename Read>
     auto with(Read read) {
         const std::lock_guard lock(mutex_);
@@ -68,6 +74,7 @@ class FakeHost : public SessionHost {
         return changed_.wait_for(lock, 10s, [&] { return condition(*this); });
     }
 
+    std::optional<Subcontexts> others_;
     size_t exports_ = 0;
     size_t export_count_ = 3;
     uint64_t generation_ = 0;
@@ -156,7 +163,7 @@ TEST_F(SessionTest, RegistersWithItsIdentity) {
     EXPECT_EQ(record.hellos[0].executable(), "/opt/test");
     EXPECT_EQ(record.hellos[0].features(), kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota |
                                                kFeatureSlo | kFeatureHeartbeat | kFeatureFaults | kFeatureLiveMirror |
-                                               kFeatureUnshare);
+                                               kFeatureUnshare | kFeatureSubcontexts);
     EXPECT_EQ(record.registers[0].name(), "game");
     EXPECT_EQ(record.registers[0].gpu_uuid().size(), 16u);
     ASSERT_TRUE(wait_for_state(SharingState::kRegistered));
@@ -593,6 +600,49 @@ TEST_F(SessionTest, AnswersThatAreNoGreeting) {
     }
     daemon().script([](auto& s) { s.hello_raw.clear(); });
     EXPECT_TRUE(attach().ok());
+}
+
+// Those of the renderer's own process go to each vudad that takes the name; those of others come back.
+TEST_F(SessionTest, SubcontextsOfTheOwnersTsg) {
+    daemon().script([](auto& script) { script.features = kFeatureShare | kFeatureSubcontexts; });
+    session_->own_subcontexts(8, 4);
+    session_->set_registration("game", kGpu);
+    ASSERT_TRUE(daemon().wait_for([](const auto& r) { return r.subcontexts.size() == 1; }));
+    session_->own_subcontexts(0, 12);
+    ASSERT_TRUE(daemon().wait_for([](const auto& r) { return r.subcontexts.size() == 2; }));
+    daemon().drop_sessions();
+    ASSERT_TRUE(daemon().wait_for([](const auto& r) { return r.subcontexts.size() == 3; }));
+    const auto said = daemon().record().subcontexts;
+    EXPECT_EQ(said[0].name(), "game");
+    EXPECT_EQ(said[0].taken(), 8u);
+    EXPECT_EQ(said[0].stale(), 4u);
+    EXPECT_EQ(said[1].taken(), 0u);
+    EXPECT_EQ(said[2].stale(), 12u);
+    v1::ServerMessage message;
+    message.mutable_subcontexts()->set_name("game");
+    message.mutable_subcontexts()->set_taken(2);
+    message.mutable_subcontexts()->set_stale(16);
+    daemon().send(message);
+    ASSERT_TRUE(host_.wait_for([](const auto& host) { return host.others_.has_value(); }));
+    EXPECT_EQ(host_.others_->taken, 2u);
+    EXPECT_EQ(host_.others_->stale, 16u);
+}
+
+TEST_F(SessionTest, OneContextOfSeveralLeaves) {
+    daemon().script([](auto& script) { script.features = kFeatureShare | kFeatureSubcontexts; });
+    ASSERT_TRUE(attach().ok());
+    finish_attach();
+    session_->context_left(2, 1);
+    ASSERT_TRUE(daemon().wait_for([](const auto& r) { return r.subcontexts.size() == 1; }));
+    const v1::Subcontexts left = daemon().record().subcontexts[0];
+    EXPECT_EQ(left.name(), "game");
+    EXPECT_EQ(left.taken(), 2u);
+    EXPECT_EQ(left.channels(), 1u);
+    // What the next vudad hears.
+    daemon().drop_sessions();
+    ASSERT_TRUE(daemon().wait_for([](const auto& r) { return r.reports.size() == 1; }));
+    EXPECT_EQ(daemon().record().reports[0].channels_moved(), 1u);
+    EXPECT_EQ(daemon().record().reports[0].veids(), 2u);
 }
 
 TEST_F(SessionTest, ADaemonThatDoesNotShare) {

@@ -128,7 +128,10 @@ void Registry::emit_refused(const char* kind, std::string_view name, const Peer&
 }
 
 void Registry::update_deadline() {
-    for (auto& [name, tsg] : tsgs_) follow(*tsg);
+    for (auto& [name, tsg] : tsgs_) {
+        follow(*tsg);
+        follow_veids(*tsg);
+    }
     const std::optional<TimePoint> next = next_deadline();
     if (next == announced_deadline_) return;
     announced_deadline_ = next;
@@ -264,6 +267,10 @@ void Registry::remove_tsg(const std::string& name, const Error& reason) {
         Session* session = find(id);
         if (session == nullptr) continue;
         session->reason = reason;
+        if (const Session* owner = find(tsg->owner); owner != nullptr && session->tsg == tsg->id && !tsg->faulted) {
+            session->claim =
+                Session::Claim{name, attached.channels, attached.veids, TimePoint::max(), owner->peer.process, tsg->id};
+        }
         sync_page(*session);
         v1::ServerMessage message;
         *message.mutable_detach_command()->mutable_reason() = to_proto(reason);
@@ -303,6 +310,7 @@ void Registry::receive(SessionId id, const v1::ClientMessage& message) {
         case v1::ClientMessage::kDoesNotFit: on_does_not_fit(*session, message.id(), message.does_not_fit()); break;
         case v1::ClientMessage::kSetTargets: on_set_targets(*session, message.id(), message.set_targets()); break;
         case v1::ClientMessage::kMirrorDone: on_mirror_done(*session, message.mirror_done()); break;
+        case v1::ClientMessage::kSubcontexts: on_subcontexts(*session, message.subcontexts()); break;
         case v1::ClientMessage::kMirrorUpdate:
             reply_error(*session, message.id(), {Code::kUnimplemented, "this session carries no descriptors", ""});
             break;
@@ -363,7 +371,7 @@ void Registry::on_register(Session& session, uint64_t id, const v1::RegisterRequ
             const bool works_again = tsg.faulted;
             if (works_again) {
                 name_works(tsg);
-                tsg.computed = tsg.unknown = 0;
+                tsg.forget_veids();
             }
             v1::ServerMessage message;
             message.mutable_register_reply();
@@ -400,7 +408,8 @@ void Registry::on_register(Session& session, uint64_t id, const v1::RegisterRequ
     tsg->owner = session.id;
     tsg->allow = allow;
     tsg->since = clock_();
-    if (request.again()) tsg->unknown = kVeidsNotKnown;
+    tsg->again = request.again();
+    if (tsg->again) tsg->unknown = kVeidsNotKnown;
     Tsg& kept = *(tsgs_[request.name()] = std::move(tsg));
     session.owned = request.name();
     expect_words(session);

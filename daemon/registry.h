@@ -292,6 +292,10 @@ class Registry {
     void follow(Tsg& tsg);
     void expire_mirrors(Tsg& tsg);
 
+    // registry_veids.cc
+    void on_subcontexts(Session& session, const v1::Subcontexts& now);
+    void follow_veids(Tsg& tsg);
+
     // registry_partition.cc
     template <typename Visit>
     void each_sharer(Tsg& tsg, Visit visit);

@@ -49,7 +49,8 @@ class SplitTest : public ::testing::Test {
         bool free() const { return split().disable[0] == 0 && split().disable[1] == 0; }
     };
 
-    Process& open(pid_t pid, uid_t uid = 1000, uint64_t features = ~uint64_t{v1::FEATURE_LIVE_MIRROR}) {
+    Process& open(pid_t pid, uid_t uid = 1000,
+                  uint64_t features = ~uint64_t{v1::FEATURE_LIVE_MIRROR | v1::FEATURE_SUBCONTEXTS}) {
         Process& process = processes_.emplace_back();
         process.peer.process = {pid, static_cast<uint64_t>(pid)};
         process.peer.uid = process.peer.gid = uid;

@@ -1,4 +1,5 @@
-// Programs that went on sharing while the daemon was away: their channels are in the TSG, and count.
+// Programs that went on sharing while the daemon was away, or while their renderer had no name: their channels are in
+// the TSG, and count.
 #include <algorithm>
 
 #include "base/fault_point.h"
@@ -29,7 +30,7 @@ void Registry::claim_share(Session& session, const v1::StateReport& report) {
     session.control_buffers = report.control_buffers();
     session.va_base = report.va_base();
     const uint64_t veids = report.veids() != 0 ? report.veids() : uint64_t{1} << session.veid;
-    session.claim = Session::Claim{report.name(), session.channels_moved, veids, clock_() + kClaimLife};
+    session.claim = Session::Claim{report.name(), session.channels_moved, veids, clock_() + kClaimLife, {}, 0};
     if (tsg != tsgs_.end()) settle_claims(*tsg->second);
 }
 
@@ -41,6 +42,11 @@ void Registry::settle_claims(Tsg& tsg) {
         if (!session->claim || session->claim->name != tsg.name) continue;
         const Session::Claim claim = *session->claim;
         session->claim.reset();
+        if (claim.tsg != 0) {
+            // Whether it is the same TSG only the owner can say.
+            if (session->tsg != claim.tsg || owner.peer.process != claim.owner || !tsg.again) continue;
+            session->reason.reset();
+        }
         if (clock_() > claim.until || session->driver_version != owner.driver_version ||
             !may_attach(session->peer, owner.peer, tsg.allow, settings_.attach)) {
             continue;

@@ -57,7 +57,7 @@ class SloTest : public ::testing::Test {
         process.peer.uid = process.peer.gid = uid;
         process.peer.program = "prog" + std::to_string(pid);
         v1::Hello hello;
-        hello.set_features(~uint64_t{0});
+        hello.set_features(~uint64_t{v1::FEATURE_SUBCONTEXTS});
         Result<SessionPage::Made> made = SessionPage::make();
         EXPECT_TRUE(made.ok());
         Result<page::PageMapping> mapped = page::PageMapping::of_received(made->fd.get(), page::kPageBytes);

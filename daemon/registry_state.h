@@ -57,12 +57,16 @@ struct Registry::Session {
         uint32_t channels = 0;
     };
     std::optional<Overdue> overdue;
-    // What a program said that attached to an earlier life of this daemon. Its channels count once the name is there.
+    // What a program said that attached to an earlier life of this daemon, or has in a TSG whose owner lost its name.
+    // Its channels count once the name is there (again).
     struct Claim {
         std::string name;
         uint32_t channels = 0;
         uint64_t veids = 0;
         TimePoint until;
+        // Of a name that was lost: its owner, which may bring it back, and what we called the TSG.
+        ProcessKey owner{};
+        uint64_t tsg = 0;
     };
     std::optional<Claim> claim;
 
@@ -191,8 +195,12 @@ struct Registry::Tsg {
         TimePoint since;     // it joined, or changed what it has there
     };
     std::map<SessionId, Attached> attached;
-    uint64_t computed = 0;  // bit N: a program computed in subcontext N, which may be gone
-    uint64_t unknown = 0;   // bit N: one may have, before this vudad
+    uint64_t computed = 0;     // bit N: a program computed in subcontext N, which may be gone
+    uint64_t unknown = 0;      // bit N: one may have, before this vudad
+    bool again = false;        // its owner had registered it before
+    uint64_t owner_veids = 0;  // bit N: subcontext N is a CUDA context's in the owner's process
+    // What the owner was told (taken, stale).
+    std::optional<std::pair<uint64_t, uint64_t>> told;
 
     std::deque<Waiter> queue;
     std::optional<Turn> turn;
@@ -205,6 +213,7 @@ struct Registry::Tsg {
     uint32_t veids_used() const {
         uint32_t sum = 0;
         for (const auto& [id, one] : attached) sum += static_cast<uint32_t>(std::popcount(one.veids));
+        sum += static_cast<uint32_t>(std::popcount(owner_veids));
         return sum;
     }
     uint64_t veids_taken() const {
@@ -213,11 +222,19 @@ struct Registry::Tsg {
         return taken;
     }
     // Those that computed and that nobody has any more.
-    uint64_t stale_veids() const { return computed & ~veids_taken(); }
+    uint64_t stale_veids() const { return computed & ~veids_taken() & ~owner_veids; }
     void take_veids(Attached& by, uint64_t veids) {
         by.veids |= veids;
+        computed_in(veids);
+    }
+    void computed_in(uint64_t veids) {
         computed |= veids;
         unknown &= ~veids;
+    }
+    // None is known: the TSG is another one.
+    void forget_veids() {
+        computed = unknown = owner_veids = 0;
+        told.reset();
     }
 };
 

@@ -108,6 +108,18 @@ class RegistryTest : public ::testing::Test {
         say(process, message);
     }
 
+    // Understands Subcontexts.
+    Process& follower(pid_t pid) { return open(pid, 1000, "580.159.04", v1::FEATURE_SHARE | v1::FEATURE_SUBCONTEXTS); }
+    void send_subcontexts(Process& process, uint64_t taken, uint32_t channels = 0, uint64_t stale = 0) {
+        v1::ClientMessage message;
+        v1::Subcontexts& now = *message.mutable_subcontexts();
+        now.set_name("game");
+        now.set_taken(taken);
+        now.set_stale(stale);
+        now.set_channels(channels);
+        say(process, message, 0);
+    }
+
     HandleSetPtr handles(size_t buffers = 2) {
         auto set = std::make_shared<HandleSet>(reaper_);
         v1::HandleBundle bundle;
@@ -188,15 +200,16 @@ class RegistryTest : public ::testing::Test {
     std::vector<v1::Event> events_;
     std::optional<TimePoint> announced_;
     std::deque<Process> processes_;
-    Registry registry_{Identity{"1.2.3", "/h.sock", v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH, true}, Settings{},
-                       [this] { return now_; },
-                       [this] {
-                           Token token{};
-                           token[0] = ++next_token_;
-                           return token;
-                       },
-                       Registry::Hooks{[this](const v1::Event& event) { events_.push_back(event); },
-                                       [this](std::optional<TimePoint> when) { announced_ = when; }}};
+    Registry registry_{
+        Identity{"1.2.3", "/h.sock", v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH | v1::FEATURE_SUBCONTEXTS, true},
+        Settings{}, [this] { return now_; },
+        [this] {
+            Token token{};
+            token[0] = ++next_token_;
+            return token;
+        },
+        Registry::Hooks{[this](const v1::Event& event) { events_.push_back(event); },
+                        [this](std::optional<TimePoint> when) { announced_ = when; }}};
 };
 
 TEST_F(RegistryTest, HelloOffersWhatBothSidesKnow) {
@@ -550,6 +563,100 @@ TEST_F(RegistryTest, WhoAttachesIsToldWhichSubcontextsToTake) {
     registry_.close_session(first.id, {Code::kUnavailable, "closed", ""});
     leave(second);
     EXPECT_EQ(attach(third, 63), k63 | k62 | k61);
+}
+
+// Two contexts in one process, of which one ends: the third takes its subcontext, and not that of the second.
+TEST_F(RegistryTest, SubcontextsAndChannelsOfOneContextOfTwo) {
+    Process& owner = renderer(1, "game");
+    Process& compute = follower(2);
+    const auto attach = [&](uint32_t veid) {
+        send_attach(compute, "game");
+        push(owner);
+        const uint64_t stale = compute.take(v1::ServerMessage::kAttachReply).attach_reply().stale_veids();
+        send_done(compute, 8, veid);
+        compute.take(v1::ServerMessage::kAttachDoneReply);
+        return stale;
+    };
+    attach(63);
+    attach(62);
+    EXPECT_EQ(info(compute).channels_moved(), 16u);
+    send_subcontexts(compute, uint64_t{1} << 62, 9'999);
+    EXPECT_EQ(info(compute).channels_moved(), 16u) << "more it gets by attaching only";
+    send_subcontexts(compute, uint64_t{1} << 62, 8);
+    EXPECT_EQ(info(compute).channels_moved(), 8u);
+    EXPECT_EQ(status().tsgs(0).channels(), 2u + 8u);
+    EXPECT_EQ(attach(63), uint64_t{1} << 63);
+    EXPECT_EQ(info(compute).channels_moved(), 16u);
+}
+
+// CUDA in the renderer's own process computes in the TSG as well.
+TEST_F(RegistryTest, TheOwnersSubcontextsAndThoseOfOthers) {
+    Process& owner = follower(1);
+    send_register(owner, "game");
+    owner.take(v1::ServerMessage::kRegisterReply);
+    constexpr uint64_t k61 = uint64_t{1} << 61, k62 = uint64_t{1} << 62, k63 = uint64_t{1} << 63;
+    const auto told = [&](uint64_t taken, uint64_t stale) {
+        const v1::Subcontexts others = owner.take(v1::ServerMessage::kSubcontexts).subcontexts();
+        EXPECT_EQ(others.name(), "game");
+        EXPECT_EQ(others.taken(), taken);
+        EXPECT_EQ(others.stale(), stale);
+    };
+    told(0, 0);
+    // It has one, and left another; what it says of subcontext 0 is nonsense.
+    send_subcontexts(owner, k63 | 1, 0, k62 | 1);
+    told(0, k62);
+    Process& compute = follower(2);
+    send_attach(compute, "game");
+    push(owner);
+    EXPECT_EQ(compute.take(v1::ServerMessage::kAttachReply).attach_reply().stale_veids(), k62);
+    send_done(compute, 8, 62, k62 | k61);
+    told(k62 | k61, 0);
+    compute.take(v1::ServerMessage::kAttachDoneReply);
+    send_subcontexts(owner, 0, 0, k63);
+    told(k62 | k61, k63);
+    send_subcontexts(owner, 0, 0, k63);
+    EXPECT_TRUE(owner.sent.empty()) << "nothing new";
+    registry_.close_session(compute.id, {Code::kUnavailable, "killed", ""});
+    told(0, k63 | k62 | k61);
+    // Who has nothing there says nothing of it.
+    Process& stranger = follower(3);
+    send_subcontexts(stranger, k61);
+    EXPECT_TRUE(owner.sent.empty());
+    send_subcontexts(owner, k63, 0, k62 | k61);
+    told(0, k62 | k61);
+}
+
+// A renderer that lost its name, and those who share its TSG all the while.
+TEST_F(RegistryTest, WhoSharesATsgWhoseNameComesBack) {
+    constexpr uint64_t k62 = uint64_t{1} << 62, k63 = uint64_t{1} << 63;
+    for (const bool same : {true, false}) {
+        Process& owner = follower(same ? 1 : 11);
+        send_register(owner, "game");
+        owner.take(v1::ServerMessage::kRegisterReply);
+        owner.take(v1::ServerMessage::kSubcontexts);
+        Process& compute = follower(same ? 2 : 12);
+        attach_all_the_way(owner, compute, "game");
+        registry_.close_session(owner.id, {Code::kUnavailable, "silent", ""});
+        EXPECT_EQ(compute.take(v1::ServerMessage::kDetachCommand).detach_command().reason().code(), 14u);
+        pass(Milliseconds(3'600'000));
+        Process& back = follower(same ? 1 : 13);
+        v1::ClientMessage again;
+        again.mutable_register_request()->set_name("game");
+        again.mutable_register_request()->set_gpu_uuid(kGpu);
+        again.mutable_register_request()->set_again(true);
+        say(back, again, 1);
+        back.take(v1::ServerMessage::kRegisterReply);
+        EXPECT_EQ(back.take(v1::ServerMessage::kSubcontexts).subcontexts().taken(), same ? k63 : 0);
+        EXPECT_EQ(status().tsgs(0).channels(), same ? 8u : 0u);
+        EXPECT_EQ(info(compute).has_reason(), !same);
+        send_subcontexts(back, 0, 0, k62 | (same ? 0 : k63));
+        back.take(v1::ServerMessage::kSubcontexts);
+        Process& next = follower(same ? 3 : 14);
+        send_attach(next, "game");
+        push(back);
+        EXPECT_EQ(next.take(v1::ServerMessage::kAttachReply).attach_reply().stale_veids(), same ? k62 : k62 | k63);
+        for (Process* one : {&next, &compute, &back}) registry_.close_session(one->id, {Code::kUnavailable, "", ""});
+    }
 }
 
 // A vudad that was restarted does not know who computed before, and believes those who still do.

@@ -34,7 +34,7 @@ namespace {
 constexpr uint32_t kTunerLines = 100;
 constexpr uint64_t kFeatures = v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH | v1::FEATURE_SHARED_PAGE |
                                v1::FEATURE_QUOTA | v1::FEATURE_SLO | v1::FEATURE_HEARTBEAT | v1::FEATURE_FAULTS |
-                               v1::FEATURE_LIVE_MIRROR | v1::FEATURE_UNSHARE;
+                               v1::FEATURE_LIVE_MIRROR | v1::FEATURE_UNSHARE | v1::FEATURE_SUBCONTEXTS;
 
 // The group is looked up once a start and reload: a look-up may ask the network.
 Settings with_admins(Settings settings) {

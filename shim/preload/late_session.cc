@@ -34,6 +34,8 @@ bool LateSession::adopt(void* handle) {
         bind(handle, "vuda_private_register", &register_name) && bind(handle, "vuda_private_attach", &attach) &&
         bind(handle, "vuda_private_va_slot", &va_slot) && bind(handle, "vuda_private_attach_done", &attach_done) &&
         bind(handle, "vuda_private_detached", &detached) && bind(handle, "vuda_private_report", &report) &&
+        bind(handle, "vuda_private_own_subcontexts", &own_subcontexts) &&
+        bind(handle, "vuda_private_context_left", &context_left) &&
         bind(handle, "vuda_private_mirror_changed", &mirror_changed) && bind(handle, "vuda_private_ending", &ending) &&
         bind(handle, "vuda_private_after_fork_in_child", &after_fork_in_child);
     if (!complete) {

@@ -31,6 +31,8 @@ class LateSession {
     decltype(&vuda_private_attach_done) attach_done = nullptr;
     decltype(&vuda_private_detached) detached = nullptr;
     decltype(&vuda_private_report) report = nullptr;
+    decltype(&vuda_private_context_left) context_left = nullptr;
+    decltype(&vuda_private_own_subcontexts) own_subcontexts = nullptr;
     decltype(&vuda_private_mirror_changed) mirror_changed = nullptr;
     decltype(&vuda_private_ending) ending = nullptr;
     decltype(&vuda_private_after_fork_in_child) after_fork_in_child = nullptr;

@@ -175,38 +175,6 @@ Plan Redirector::State::merge_with(const Call& call, Plan plan, const Host* host
     return plan;
 }
 
-// The subcontexts in which programs computed that are gone. Whenever another one begins to compute, the GPU's front end
-// writes to a control buffer in the address space of each that ever did, also of these, whose address space went with
-// its program: Xid 31 at 0x51f2000 (seen on an H200: attached, ended, and the next in another VEID). So none may be
-// nobody's: CUDA gets one of them, which is returned, and its address space, with all mirrors, stands in for the rest.
-std::optional<uint32_t> Redirector::State::take_stale(Client& owner, uint64_t stale, uint64_t unknown, Plan& plan) {
-    std::optional<uint32_t> own;
-    for (uint32_t veid = 64; veid-- > 1;) {  // 0 is for graphics
-        const bool known = (stale >> veid & 1) != 0;
-        if (!known && (unknown >> veid & 1) == 0) continue;
-        const uint32_t handle = fresh_handle(owner);
-        const Intent& intent = plan.intent;
-        plan.before.push_back(AllocCtxshare{owner.file, intent.client, intent.shared, handle, intent.va_space,
-                                            rm::kCtxShareSpecified, veid, known, !known});
-        if (own || !known) continue;
-        // Free, or free by now: the call that goes on takes it.
-        own = veid;
-        plan.before.push_back(FreeObject{owner.file, intent.client, handle});
-    }
-    return own;
-}
-
-// Of the renderer's TSG in this process.
-uint64_t Redirector::State::stale_veids() const {
-    uint64_t taken = 0;
-    for (const auto& [handle, one] : clients) {
-        for (const auto& [group, tsg] : one.tsgs) {
-            if (tsg.merge != nullptr && !tsg.merge->attach) taken |= tsg.merge->veids | uint64_t{1} << tsg.merge->veid;
-        }
-    }
-    return host().order == computed_order ? computed & ~taken : 0;
-}
-
 // The forwarded call of a kMerge plan came back. False: it failed, and the plan must be undone.
 bool Redirector::State::finish_merge(const Plan& plan, std::span<const ActionResult> results) {
     const Intent& intent = plan.intent;
@@ -280,15 +248,15 @@ void Redirector::State::scheduled(const Intent& intent, uint32_t status) {
     m.turn_open = false;
     m.bootstrapped = status == kNvOk;
     if (!m.attach) {
-        if (const uint64_t order = host().order; std::exchange(computed_order, order) != order) computed = 0;
-        computed |= m.veids | uint64_t{1} << m.veid;
+        same_host();
+        computed |= m.veids_had();
     }
     Notice done;
     done.kind = Notice::Kind::kAttachDone;
     done.turn = m.attach;
     done.moved = m.moved;
     done.veid = m.veid;
-    done.veids = m.veids | uint64_t{1} << m.veid;
+    done.veids = m.veids_had();
     done.buffers = m.buffers;
     done.started_ns = m.started_ns;
     if (status != kNvOk) done.refusal = {Reason::kChannelRefused, status, 0, 0};
@@ -332,8 +300,12 @@ void Redirector::State::end_merge(Tsg* t, const Refusal& why) {
     gone.turn = merge.turn_open && merge.attach;
     gone.started_ns = merge.started_ns;
     gone.refusal = merge.turn_open && !why ? Refusal{Reason::kContextGone, 0, 0, 0} : why;
+    const bool attached = merge.attach;
     t->merge.reset();
     t->stage = Tsg::Stage::kNative;
+    gone.attach = attached;
+    gone.veids = sharing_veids(attached);
+    gone.moved = sharing_channels(attached);
     notices.push_back(gone);
 }
 

@@ -383,6 +383,9 @@ void Process::start_session() {
     callbacks.mirror_update = [](void* context, const vuda_private_mirror* update, vuda_private_error* error) {
         return static_cast<Process*>(context)->mirror_update(*update, error);
     };
+    callbacks.others_subcontexts = [](void* context, uint64_t taken, uint64_t stale) {
+        static_cast<Process*>(context)->others_subcontexts(taken, stale);
+    };
     callbacks.look_for_faults = [](void* context, uint32_t xids[2]) {
         return static_cast<Process*>(context)->look_for_faults(xids);
     };
@@ -506,6 +509,7 @@ void Process::deliver_notices() {
         notices = redirector_->take_notices();
     }
     for (const Notice& notice : notices) deliver(notice);
+    if (!notices.empty()) tell_subcontexts();
 }
 
 void Process::deliver(const Notice& notice) {
@@ -552,7 +556,13 @@ void Process::deliver(const Notice& notice) {
         }
         case Notice::Kind::kDetached:
             VUDA_FAULT_POINT(shim_detached);
-            if (loaded) session_.detached(reason);
+            if (loaded) {
+                if (notice.attach && notice.moved > 0 && reason == nullptr) {
+                    session_.context_left(notice.veids, notice.moved);
+                } else if (notice.attach || notice.moved == 0) {
+                    session_.detached(reason);
+                }
+            }
             VUDA_FAULT_POINT(shim_detach_told);
             return;
         case Notice::Kind::kUnshared:

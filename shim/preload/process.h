@@ -2,12 +2,12 @@
 // files from an atexit handler). A child of fork starts over with a new one.
 //
 // Locks, innermost last; none of them is held across an ioctl of the program:
+//   telling_     which subcontexts vudad was told of. Held across a call of libvuda's.
 //   mirroring_   one update of control buffers at a time. Held across our own ioctls, and while waiting (1 s at most)
-//   for
-//                a merge to end; never while waiting for vudad.
+//                for a merge to end; never while waiting for vudad.
 //   files_busy_  held while an export uses a renderer's file, and while a tracked descriptor is being closed, so that
-//   the number
-//                cannot become another file half-way. Exports take milliseconds and never wait for the program.
+//                the number cannot become another file half-way. Exports take milliseconds and never wait for the
+//                program.
 //   mutex_       the redirector: pure code, microseconds. changed_ tells of every plan that ended.
 //   FdTable's    innermost, a map look-up.
 // A thread that merges holds no lock while it talks to vudad or RM; a second merge in the same address space waits for
@@ -105,6 +105,9 @@ class Process : public RedirectorAccess, public Attacher {
     void apply_kept_updates();
     Status apply(const MirrorUpdate& update, bool local);
     bool still_open(const Action& action) const;
+    // ---- process_veids.cc ----
+    void others_subcontexts(uint64_t taken, uint64_t stale);
+    void tell_subcontexts();
 
     const Settings& settings_;
     FdMarks* marks_;
@@ -118,6 +121,8 @@ class Process : public RedirectorAccess, public Attacher {
     LateSession session_;
 
     std::mutex mirroring_;
+    std::mutex telling_;
+    std::pair<uint64_t, uint64_t> told_{0, 0};  // telling_ held
     std::mutex files_busy_;
     mutable std::mutex mutex_;
     std::condition_variable changed_;

@@ -108,7 +108,7 @@ struct Notice {
     enum class Kind : uint8_t {
         kHost,        // this process has a renderer TSG now: look up the GPU's UUID and register the name
         kAttachDone,  // channels moved and run (`moved`, `veid`, `buffers`), or an attach turn failed (refusal)
-        kDetached,    // CUDA's context went away, or sharing ended
+        kDetached,    // a CUDA context went away, or sharing ended; `moved`, `veids`: of those that go on in that TSG
         kUnshared,    // this process was asked to share and does not: refusal says why
         kNote,        // shares, with a remark (refusal)
     };
@@ -117,6 +117,7 @@ struct Notice {
     uint32_t client = 0;     // kHost
     uint32_t subdevice = 0;  // kHost; 0 when the client has none
     bool turn = false;       // kAttachDone: vudad admitted this attach and waits for its end
+    bool attach = false;     // kDetached: the TSG is one that vudad handed over
     uint32_t moved = 0;
     uint32_t veid = 0;
     uint64_t veids = 0;  // bit N: subcontext N is its: that one, and those taken besides
@@ -299,6 +300,12 @@ class Redirector {
     bool shares_locally() const;
     // The whole set of this process's renderer, as an update for those.
     MirrorUpdate local_update() const;
+
+    // ---- subcontexts (VEIDs), bit N for subcontext N ----
+    // Of the TSG of this process's renderer: other processes have `taken`, and `stale` are nobody's.
+    void others_subcontexts(uint64_t taken, uint64_t stale);
+    // Likewise: what this process's own contexts have, and what nobody has in which somebody computed.
+    std::pair<uint64_t, uint64_t> own_subcontexts() const;
 
     // The subdevice of a context whose channels are in a shared TSG, or client == 0.
     Subdevice sharing_subdevice() const;

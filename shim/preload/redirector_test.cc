@@ -387,6 +387,52 @@ TEST_F(RedirectorTest, SubcontextsOfEarlierContextsAreTakenInOneProcess) {
     EXPECT_EQ(vk_group()->veids, (std::set<uint32_t>{0}));
 }
 
+// Other processes computed in the renderer's TSG, and one is still there.
+TEST_F(RedirectorTest, SubcontextsOfOtherProcessesInOneProcess) {
+    constexpr uint64_t k59 = uint64_t{1} << 59, k61 = uint64_t{1} << 61, k63 = uint64_t{1} << 63;
+    using Pair = std::pair<uint64_t, uint64_t>;
+    p_.redirector.others_subcontexts(k63, k61);
+    EXPECT_EQ(p_.redirector.own_subcontexts(), Pair(0, 0)) << "there is no renderer";
+    p_.redirector.set_wishes(in_process());
+    p_.start_renderer();
+    vk_group()->veids.insert(63);
+    p_.redirector.others_subcontexts(k63, k61 | k59);
+    EXPECT_EQ(p_.redirector.own_subcontexts(), Pair(0, k61 | k59));
+    p_.start_context();
+    EXPECT_EQ(vk_group()->veids, (std::set<uint32_t>{0, 59, 61, 63}));
+    EXPECT_EQ(p_.redirector.own_subcontexts(), Pair(k61 | k59, 0));
+    ASSERT_EQ(p_.free_object(kCudaFile, p_.cu, p_.cu_tsg), 0u);
+    EXPECT_EQ(vk_group()->veids, (std::set<uint32_t>{0, 63}));
+    EXPECT_EQ(p_.redirector.own_subcontexts(), Pair(0, k61 | k59));
+    vk_group()->veids.erase(63);
+    p_.redirector.others_subcontexts(0, k63 | k61 | k59);
+    EXPECT_EQ(p_.redirector.own_subcontexts(), Pair(0, k63 | k61 | k59));
+}
+
+// vudad hears what the others keep: what the one had is for the next.
+TEST_F(RedirectorTest, OneOfTwoContextsThatAttachedLeaves) {
+    p_.redirector.set_wishes(across());
+    p_.offer_host();
+    p_.start_context();
+    uint32_t tsg = 0x5c000115;
+    uint32_t channel = 0x5c00011c;
+    second_context(tsg, channel);
+    ASSERT_EQ(p_.control(kCudaFile, p_.cu, tsg, rm::ctrl::kTsgGpfifoSchedule, {1, 0, 0}), 0u);
+    p_.notices.clear();
+    ASSERT_EQ(p_.free_object(kCudaFile, p_.cu, tsg), 0u);
+    auto gone = std::ranges::find(p_.notices, Notice::Kind::kDetached, &Notice::kind);
+    ASSERT_NE(gone, p_.notices.end());
+    EXPECT_TRUE(gone->attach);
+    EXPECT_EQ(gone->moved, 8u);
+    EXPECT_EQ(gone->veids, uint64_t{1} << 63);
+    p_.notices.clear();
+    ASSERT_EQ(p_.free_object(kCudaFile, p_.cu, p_.cu_tsg), 0u);
+    gone = std::ranges::find(p_.notices, Notice::Kind::kDetached, &Notice::kind);
+    ASSERT_NE(gone, p_.notices.end());
+    EXPECT_EQ(gone->moved, 0u);
+    EXPECT_EQ(gone->veids, 0u);
+}
+
 TEST_F(RedirectorTest, FreeingDeviceOrClientTakesEverythingBack) {
     for (const bool client : {false, true}) {
         TestRm rm;

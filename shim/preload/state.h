@@ -76,6 +76,8 @@ struct Merge {
     uint64_t started_ns = 0;
     FileId uvm = 0;
     std::shared_ptr<VaSpace> va_space;
+
+    uint64_t veids_had() const { return veids | uint64_t{1} << veid; }
 };
 
 struct Tsg {
@@ -129,8 +131,10 @@ struct Redirector::State {
     Wishes wishes;
     Refusal stopped;
     std::map<uint32_t, Client> clients;
-    // Sharing in one process: bit N: CUDA computed in subcontext N of the renderer's TSG, which is this one (Host).
+    // Of the renderer's TSG in this process, which is this one (Host): bit N: somebody computed in subcontext N; and
+    // another process has it.
     uint64_t computed = 0;
+    uint64_t others_have = 0;
     uint64_t computed_order = 0;
     std::vector<Notice> notices;
     uint32_t handles_made = 0;
@@ -174,8 +178,6 @@ struct Redirector::State {
     // Why nothing of this client may share, whoever the renderer is.
     Refusal unfit(const Client& client, const Tsg& tsg) const;
     Plan merge_with(const Call& call, Plan plan, const Host* host, const Offer* offer);
-    std::optional<uint32_t> take_stale(Client& owner, uint64_t stale, uint64_t unknown, Plan& plan);
-    uint64_t stale_veids() const;
     bool finish_merge(const Plan& plan, std::span<const ActionResult> results);
     void mark_moved(const Call& call, const Outcome& outcome, const Intent& intent);
     void scheduled(const Intent& intent, uint32_t status);
@@ -191,6 +193,14 @@ struct Redirector::State {
     std::vector<Action> mirror_actions(const Client& owner, uint32_t client, const Tsg& tsg, const VaSpace& space,
                                        const OfferedBuffer& buffer, const Host* host);
     std::vector<Action> end_mirror(const MirrorWork& work, const std::vector<bool>& done);
+
+    // --- subcontexts (veids.cc) ---
+    std::optional<uint32_t> take_stale(Client& owner, uint64_t stale, uint64_t unknown, Plan& plan);
+    void same_host();
+    // Of contexts that share this process's renderer's TSG, or the one that was attached to.
+    uint64_t sharing_veids(bool attached) const;
+    uint32_t sharing_channels(bool attached) const;
+    uint64_t stale_veids() const;
 
     // --- rewriting (rewrite.cc) ---
     Plan answer_ok(const Call& call) const;

@@ -89,6 +89,12 @@ VUDA_TEST_EXPORT void vuda_private_detached(const vuda_private_error*) { note("d
 VUDA_TEST_EXPORT void vuda_private_report(uint32_t state, const vuda_private_error* reason) {
     note("report " + std::to_string(state) + (reason != nullptr ? std::string(" ") + reason->text : ""));
 }
+VUDA_TEST_EXPORT void vuda_private_context_left(uint64_t veids, uint32_t channels) {
+    note("context_left " + std::to_string(veids) + " " + std::to_string(channels));
+}
+VUDA_TEST_EXPORT void vuda_private_own_subcontexts(uint64_t taken, uint64_t stale) {
+    note("subcontexts " + std::to_string(taken) + " " + std::to_string(stale));
+}
 VUDA_TEST_EXPORT void vuda_private_mirror_changed() { note("mirror_changed"); }
 VUDA_TEST_EXPORT void vuda_private_ending() { note("ending"); }
 VUDA_TEST_EXPORT void vuda_private_after_fork_in_child() { note("child"); }

@@ -16,35 +16,17 @@
 #include "sim/standin/compute.h"
 #include "sim/standin/measure.h"
 #include "sim/standin/renderer.h"
+#include "tests/e2e/gpu_work.h"
 
 namespace {
 
 using namespace vuda::sim;
 using namespace vuda::sim::standin;
+using vuda::e2e::submit_frame;
+using vuda::e2e::submit_kernel;
 
 constexpr int kRounds = 20;
 constexpr std::chrono::milliseconds kLimit(10'000);
-
-uint32_t submit_frame(Renderer& renderer) {
-    work::Draw draw{};
-    draw.vertex_ns = 20'000;
-    draw.fragment_ns = 1'000'000;
-    uint32_t words[1 + sizeof draw / 4] = {1};
-    std::memcpy(words + 1, &draw, sizeof draw);
-    renderer.queue().block(0, work::kSimFrame, words, sizeof words);
-    return renderer.queue().submit();
-}
-
-uint32_t submit_kernel(Compute& compute) {
-    work::Launch launch{};
-    launch.blocks_per_sm = 1;
-    launch.blocks = 2 * compute.sm_count();
-    launch.block_ns = 100'000;
-    launch.shared_memory = 1024;
-    launch.flags = work::kLaunchControlState | work::kLaunchLocalMemory;
-    compute.queue(0).block(1, work::kSimLaunch, &launch, sizeof launch);
-    return compute.queue(0).submit();
-}
 
 int fail(const char* what) {
     std::printf("{\"error\":\"%s\"}\n", what);

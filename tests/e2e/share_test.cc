@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 
 #include "base/sanitizers.h"
 #include "tests/e2e/deployment.h"
@@ -180,6 +181,55 @@ TEST_F(ShareTest, OneProcessWithARendererThatOthersJoin) {
     EXPECT_EQ(finished.err, "");
     expect_ends_well(*both);
     EXPECT_EQ(both->err(), "");
+}
+
+// CUDA computes in the renderer's own process, then in another, then in its own again: no subcontext in which somebody
+// computed may be nobody's. One at a time, so with vudad as it is installed.
+TEST_F(ShareTest, ContextsOfTheRenderersProcessAndOfOthersInTurns) {
+    deploy();
+    const auto file = [&](const char* name) { return vuda().folder() + "/" + name; };
+    const auto both = start(vuda().wrapped({"--share", "--register", "game", "--require"},
+                                           {built("e2e-steps"), "R", "+0", "+1", "-0", "-1", "@" + file("left"),
+                                            "?" + file("goes"), "+0", "-0", "@" + file("again"), "?" + file("end")}));
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(file("left")) || !both->running(); })) << both->err();
+    ASSERT_TRUE(vuda().wait_registered("game")) << both->out() << both->err();
+    const auto attach_twice = [&](const std::string& name) {
+        for (int i = 0; i < 2; ++i) {
+            // Two contexts, so that it has another subcontext than the one before.
+            const Finished finished =
+                run(vuda().wrapped({"--attach", "game", "--require"}, {built("e2e-steps"), "+0", "+1", "-0", "+2"}));
+            EXPECT_EQ(finished.status, 0) << name << i << finished.out << finished.err;
+            EXPECT_EQ(finished.err, "") << name << i;
+            EXPECT_TRUE(vuda().wait_state("sharing", 0));
+        }
+    };
+    attach_twice("after its own ");
+    std::ofstream(file("goes")) << "\n";
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(file("again")) || !both->running(); })) << both->err();
+    attach_twice("after its own again ");
+    std::ofstream(file("end")) << "\n";
+    EXPECT_EQ(both->wait(), 0) << both->out() << both->err();
+    EXPECT_EQ(both->err(), "");
+}
+
+// One of several contexts ends: what it had is free for the next, and the others go on.
+TEST_F(ShareTest, ContextsThatComeAndGoInOneProcess) {
+    deploy();
+    const auto renderer = start_renderer();
+    const std::string made = vuda().folder() + "/made", end = vuda().folder() + "/end";
+    const auto compute =
+        start(vuda().wrapped({"--attach", "game", "--require"}, {built("e2e-steps"), "+0", "+1", "-0", "+2", "+3", "-1",
+                                                                 "-2", "+4", "@" + made, "?" + end}));
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(made) || !compute->running(); })) << compute->err();
+    const Json status = vuda().status();
+    ASSERT_EQ(status["tsgs"].size(), 1u) << compute->out() << compute->err();
+    EXPECT_EQ(status["tsgs"][0]["channels"], 2 + 2 * 8) << "two contexts are left";
+    std::ofstream(end) << "\n";
+    EXPECT_EQ(compute->wait(), 0) << compute->out();
+    EXPECT_EQ(compute->err(), "");
+    EXPECT_TRUE(vuda().wait_state("sharing", 0));
+    expect_ends_well(*renderer);
+    EXPECT_EQ(renderer->err(), "");
 }
 
 TEST_F(ShareTest, ShareWithoutARendererSaysSo) {
@@ -469,10 +519,16 @@ TEST_F(ShareTest, RendererStoppedForLongComesBack) {
     expect_like_native(meanwhile, kShort);
     kill(pid, SIGCONT);
     EXPECT_TRUE(vuda().wait_registered("game")) << vuda().status().dump(2);
+    // It is the same TSG, with the same program in it.
+    EXPECT_EQ(vuda().status()["tsgs"][0]["channels"], 2 + 8);
     const Finished another = attach(kShort);
     expect_like_native(another, kShort);
-    EXPECT_EQ(another.err, "");
+    expect_one_line(another, "one program at a time");
     expect_ends_well(*compute);
+    EXPECT_TRUE(vuda().wait_state("sharing", 0));
+    const Finished next = attach(kShort);
+    expect_like_native(next, kShort);
+    EXPECT_EQ(next.err, "");
     expect_ends_well(*renderer);
 }
 
