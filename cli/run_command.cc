@@ -97,6 +97,11 @@ int run_command(const std::string& socket, const RunOptions& options, const std:
         if (options.require) return exit_status(error.code);
     }
 
+    if (options.fit_kernels && facts.preload && facts.libraries.fit.empty()) {
+        note("libvuda_fit.so is not beside " + facts.libraries.preload + ": the libraries of " + command[0] +
+             " choose kernels as without --fit-kernels");
+    }
+
     // Before gRPC makes its threads.
     SignalRelay relay;
     Result<DaemonClient> client = DaemonClient::connect(socket);

@@ -1,5 +1,6 @@
-# Debian packages: vudad (daemon and tools), libvuda (what programs load), libvuda-dev (what they are built with). scripts/package.sh
-# builds them; -DCMAKE_INSTALL_PREFIX=/usr and without benchmarks.
+# Debian packages: vudad (daemon and tools), libvuda (what programs load), libvuda-dev (what they are built with), vuda-probe-pair (what
+# `vuda-probe limit` runs on a real GPU). scripts/package.sh builds them; -DCMAKE_INSTALL_PREFIX=/usr and without benchmarks. Each one's
+# files are listed in debian/PACKAGE/files, which the test `installed_files` and scripts/check_package.sh compare.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME vuda)
 set(CPACK_PACKAGE_VENDOR "The VUDA authors")
@@ -13,6 +14,9 @@ set(CPACK_INSTALL_PREFIX ${CMAKE_INSTALL_PREFIX})
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 set(CPACK_COMPONENTS_ALL vudad libvuda libvuda-dev)
+if(TARGET vuda-probe-pair)
+    list(APPEND CPACK_COMPONENTS_ALL vuda-probe-pair)
+endif()
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_COMPONENTS_GROUPING IGNORE)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
@@ -28,6 +32,7 @@ set(CPACK_DEBIAN_VUDAD_PACKAGE_NAME vudad)
 set(CPACK_DEBIAN_VUDAD_PACKAGE_SECTION admin)
 # The users and groups are made by systemd-sysusers.
 set(CPACK_DEBIAN_VUDAD_PACKAGE_DEPENDS "libvuda (= ${version}), systemd | systemd-standalone-sysusers, passwd")
+set(CPACK_DEBIAN_VUDAD_PACKAGE_SUGGESTS vuda-probe-pair)
 set(CPACK_DEBIAN_VUDAD_PACKAGE_CONTROL_EXTRA
     "${debian}/vudad/postinst;${debian}/vudad/prerm;${debian}/vudad/postrm;${debian}/vudad/conffiles")
 set(CPACK_COMPONENT_VUDAD_DESCRIPTION
@@ -52,6 +57,15 @@ set(CPACK_DEBIAN_LIBVUDA-DEV_PACKAGE_DEPENDS "libvuda (= ${version})")
 set(CPACK_COMPONENT_LIBVUDA-DEV_DESCRIPTION
 "Headers of libvuda.so (C, and a wrapper for C++), and what pkg-config and CMake
 need to find it.")
+
+set(CPACK_DEBIAN_VUDA-PROBE-PAIR_PACKAGE_NAME vuda-probe-pair)
+set(CPACK_DEBIAN_VUDA-PROBE-PAIR_PACKAGE_SECTION utils)
+# vuda-probe of the same version, and with it the shim.
+set(CPACK_DEBIAN_VUDA-PROBE-PAIR_PACKAGE_DEPENDS "vudad (= ${version})")
+set(CPACK_COMPONENT_VUDA-PROBE-PAIR_DESCRIPTION
+"What vuda-probe runs to look how much shared memory a kernel may use beside
+graphics on this machine's NVIDIA GPU: a small Vulkan renderer and a CUDA
+context in one process.")
 
 # Copyright and changelogs. The date is SOURCE_DATE_EPOCH's where it is set, so that the same commit makes the same package.
 find_program(VUDA_GZIP gzip)

@@ -99,6 +99,8 @@ Result<Tries> Tries::prepare(const LimitOptions& options) {
     const bool simulated = std::getenv("VUDA_SIM_SOCKET") != nullptr;
     tries.command_.program =
         options.pair.empty() ? (bin / (simulated ? "vuda-sim-pair" : "vuda-probe-pair")).string() : options.pair;
+    // Before a GPU is looked for: whoever lacks it shall hear of it on any machine.
+    if (const Status there = pair_is_there(tries.command_.program); !there) return there.error();
     tries.command_.preload = find_preload(bin);
     if (tries.command_.preload.empty()) {
         return Error{Code::kUnavailable, "libvuda_preload.so is neither beside this program nor installed",

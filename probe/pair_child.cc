@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -160,9 +161,7 @@ Result<Process> Process::start(const PairCommand& command) {
     for (std::string& variable : environment) variables.push_back(variable.data());
     variables.push_back(nullptr);
 
-    if (::access(command.program.c_str(), X_OK) != 0)
-        return Error{Code::kUnavailable, "cannot start " + command.program,
-                     "it is built with the benchmarks (VUDA_BUILD_BENCH)"};
+    if (const Status there = pair_is_there(command.program); !there) return there.error();
     const pid_t parent = ::getpid();
     process.pid_ = ::fork();
     if (process.pid_ < 0) return errno_error(errno, "cannot start a process");
@@ -179,6 +178,18 @@ Result<Process> Process::start(const PairCommand& command) {
 }
 
 }  // namespace
+
+Status pair_is_there(const std::string& program) {
+    if (::access(program.c_str(), X_OK) == 0) return {};
+    const int error = errno;
+    const char* hint = "";
+    if (error == ENOENT) {
+        hint = program.ends_with("vuda-sim-pair")
+                   ? "it comes with the simulated GPU: the package vudad has it"
+                   : "install the package vuda-probe-pair, or build with VUDA_BUILD_PROBE_PAIR";
+    }
+    return Error{Code::kUnavailable, "cannot start " + program + ": " + std::strerror(error), hint};
+}
 
 std::vector<std::string> pair_environment(const std::vector<std::string>& current, const std::string& preload) {
     std::vector<std::string> out;

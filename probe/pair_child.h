@@ -27,6 +27,9 @@ struct PairRun {
     bool l1_set = false;
 };
 
+// Whether that program can be started; else where it is to be had from.
+Status pair_is_there(const std::string& program);
+
 // Of that process: what this one's is (`current`, "NAME=value"), with the preload, in-process sharing required and all
 // that would make it known to others taken out. In a process like this no launch guard is at work, and no TSG but its
 // own is in reach. Variables of the simulated GPU stay.

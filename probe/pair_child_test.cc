@@ -140,6 +140,12 @@ TEST_F(RunPair, AProgramThatIsNotThereIsSaid) {
     const auto ran = run_pair(command);
     ASSERT_FALSE(ran);
     EXPECT_EQ(ran.error().code, Code::kUnavailable);
+    EXPECT_NE(ran.error().to_string().find("cannot start " + command.program), std::string::npos);
+    EXPECT_NE(ran.error().hint.find("package vuda-probe-pair"), std::string::npos);
+    const Status simulated = pair_is_there(folder_ + "/vuda-sim-pair");
+    ASSERT_FALSE(simulated);
+    EXPECT_NE(simulated.error().hint.find("package vudad"), std::string::npos);
+    EXPECT_TRUE(pair_is_there("/bin/sh"));
 }
 
 }  // namespace

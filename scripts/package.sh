@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the Debian packages vudad, libvuda and libvuda-dev.
+# Builds the Debian packages vudad, libvuda, libvuda-dev and vuda-probe-pair.
 #
 #   scripts/package.sh [FOLDER]    leaves them in FOLDER (default build/package/deb)
 #
@@ -23,7 +23,7 @@ fi
 umask 022
 
 cmake -S . -B "$tree" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_UNITY_BUILD=ON -DCMAKE_INSTALL_PREFIX=/usr \
-    -DVUDA_BUILD_TESTS=OFF -DVUDA_BUILD_BENCH=OFF >/dev/null
+    -DVUDA_BUILD_TESTS=OFF -DVUDA_BUILD_BENCH=OFF -DVUDA_BUILD_PROBE_PAIR=ON >/dev/null
 cmake --build "$tree" -j "${VUDA_JOBS:-$(nproc)}"
 mkdir -p "$out"
 rm -f "$out"/*.deb

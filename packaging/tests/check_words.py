@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Compares what vudactl --help offers with what its completions and its manual page know.
+"""Compares what vudactl --help offers with what its completions and its manual page know; and the same for other programs' manual pages.
 
-    check_words.py VUDACTL bash|zsh|fish|man FILE
+    check_words.py PROGRAM bash|zsh|fish|man FILE
 
 Each command and each long option that --help names, command by command, must be in FILE in the place that belongs to that command, and FILE must
 offer no other. Exit status 1 names the differences.
 """
+import os
 import re
 import subprocess
 import sys
@@ -20,7 +21,7 @@ def offered(vudactl):
     """{"": global options, command: options}"""
     text = help_of(vudactl)
     part = text[text.index("Subcommands:"):].split("\n\n")[0]
-    commands = re.findall(r"^  ([a-z]+) ", part, re.M)
+    commands = re.findall(r"^  ([a-z][a-z0-9]*) ", part, re.M)
     result = {"": options_of(text)}
     for command in commands:
         words = options_of(help_of(vudactl, command))
@@ -81,10 +82,10 @@ def known_fish(text):
 def known_man(text):
     """The Markdown source: commands are paragraphs that begin with **name**; options are \\-- there."""
     text = text.replace("\\-", "-")
-    description = text[text.index("# DESCRIPTION"):text.index("# RUNNING")]
-    result = {"": set(re.findall(r"\*\*(--[a-z-]+)\*\*", description))}
-    body = text[text.index("# RUNNING"):text.index("# EXIT STATUS")]
-    for name, part in re.findall(r"^\*\*([a-z]+)(?: list)?\*\*(.*?)(?=^\*\*[a-z]|^# |\Z)", body, re.M | re.S):
+    description, body = re.search(r"^# DESCRIPTION\n(.*?)^# (.*?)^# EXIT STATUS", text, re.M | re.S).groups()
+    # Of the text only what begins a paragraph is the program's own.
+    result = {"": set(re.findall(r"\*\*(--[a-z-]+)\*\*", "\n".join(re.findall(r"^\*\*--.*", description, re.M))))}
+    for name, part in re.findall(r"^\*\*([a-z][a-z0-9]*)(?: list)?\*\*(.*?)(?=^\*\*[a-z]|^# |\Z)", body, re.M | re.S):
         result[name] = set(re.findall(r"\*\*(--[a-z-]+)\*\*", part)) | {"--help"}
     return result
 
@@ -97,7 +98,7 @@ def main():
     want = offered(vudactl)
     faults = []
     for command in sorted(set(want) | set(have)):
-        shown = command or "vudactl"
+        shown = command or os.path.basename(vudactl)
         if command not in have:
             faults.append(f"command {command} is missing")
         elif command not in want:
@@ -107,7 +108,7 @@ def main():
             faults += [f"{shown} has no {word}" for word in sorted(have[command] - want[command])]
     for fault in faults:
         print(f"{file}: {fault}")
-    if len(want) < 5:
+    if len(want) < 4:
         print(f"only {len(want)} commands were found in the help of {vudactl}: does its format differ?")
         return 1
     return 1 if faults else 0
