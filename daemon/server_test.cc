@@ -675,8 +675,8 @@ TEST_F(ServerTest, SplitsAndSamplesGoThroughThePage) {
     start();
     FrameClient owner = client(1);
     FrameClient cuda = client(2);
-    owner.set_features(~uint64_t{0});
-    cuda.set_features(~uint64_t{0});
+    owner.set_features(~uint64_t{v1::FEATURE_SUBCONTEXTS});
+    cuda.set_features(~uint64_t{v1::FEATURE_SUBCONTEXTS});
     ASSERT_TRUE(owner.open().ok());
     const Result<v1::HelloReply> hello = cuda.open();
     ASSERT_TRUE(hello.ok());

@@ -116,6 +116,10 @@ std::vector<Action> Redirector::end_mirror(const MirrorWork& work, const std::ve
     return state_->end_mirror(work, done);
 }
 
+bool Redirector::has_left(const MirrorWork& work) {
+    return std::static_pointer_cast<VaSpace>(work.space)->mirror_users == 0;
+}
+
 bool Redirector::attaching() const {
     return std::ranges::any_of(state_->clients, [](const auto& client) {
         return std::ranges::any_of(client.second.va_spaces, [](const auto& entry) { return entry.second->merging; });

@@ -144,10 +144,26 @@ TEST_F(RedirectorMirrorTest, AnUpdateThatTheContextDidNotWaitForCleansUp) {
     const MirrorWork work = cuda.redirector.begin_mirror({{}, {{103, 0x7000000, 0x3000, 0, 9}}}, {}, false);
     ASSERT_EQ(work.state, MirrorWork::State::kReady);
     cuda.on_wait = [] { return false; };  // for too long
+    EXPECT_FALSE(Redirector::has_left(work));
     EXPECT_EQ(cuda.free_object(kCudaFile, cuda.cu, cuda.cu_tsg), 0u);
+    EXPECT_TRUE(Redirector::has_left(work));
     for (const Action& action : work.steps.at(0).actions) EXPECT_EQ(rm.run(action).status, 0u);
     for (const Action& action : cuda.redirector.end_mirror(work, {true})) EXPECT_EQ(rm.run(action).status, 0u);
     EXPECT_TRUE(rm.ranges.empty());
+}
+
+// What fails then is nobody's mistake: the ranges went with the context.
+TEST_F(RedirectorMirrorTest, FilesThatAreClosedWhileTheirMirrorsFollow) {
+    TestProcess cuda(rm);
+    share(cuda);
+    const OfferedBuffer held = cuda.offer.buffers.at(0);
+    const MirrorWork work = cuda.redirector.begin_mirror({{{held.va, held.length, held.mapping}}, {}}, {}, false);
+    ASSERT_EQ(work.state, MirrorWork::State::kReady);
+    ASSERT_EQ(work.steps.size(), 1u);
+    for (const Action& action : cuda.redirector.file_closed(kCudaFile)) EXPECT_EQ(rm.run(action).status, 0u);
+    EXPECT_NE(rm.run(work.steps[0].actions.at(0)).status, 0u);
+    EXPECT_TRUE(cuda.redirector.end_mirror(work, {false}).empty());
+    EXPECT_TRUE(Redirector::has_left(work));
 }
 
 // While vudad is asked for the TSG of a second context, the first one follows on.

@@ -265,6 +265,7 @@ Status Process::apply(const MirrorUpdate& update, bool local) {
         }
         if (work.state == MirrorWork::State::kNone) return result;
         std::vector<bool> done;
+        Status failed;
         for (const MirrorWork::Step& step : work.steps) {
             // A program that closes its files waits for one buffer, not for all.
             const std::lock_guard busy(files_busy_);
@@ -279,11 +280,13 @@ Status Process::apply(const MirrorUpdate& update, bool local) {
             for (const Action& undo : undo_all(std::span(step.actions).first(at))) calls_->run(undo);
             // The others all the same: each one that is there is one less to fault on. A program that has closed its
             // files meanwhile is ending, and has no GPU work left to fault.
-            if (result && still_open(step.actions[at])) result = step_error(step, at, status);
+            if (failed && still_open(step.actions[at])) failed = step_error(step, at, status);
         }
         std::vector<Action> clean_up;
         {
             const std::lock_guard lock(mutex_);
+            // Nor has a context that is gone by now: its ranges were taken away while we were at them.
+            if (result && !Redirector::has_left(work)) result = failed;
             clean_up = redirector_->end_mirror(work, done);
             ++generation_;
             changed_.notify_all();

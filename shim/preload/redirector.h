@@ -294,6 +294,8 @@ class Redirector {
     MirrorWork begin_mirror(const MirrorUpdate& update, const MirroredSpaces& handled, bool local);
     // `done[i]`: step i succeeded. What comes back is clean-up: the address space left meanwhile.
     std::vector<Action> end_mirror(const MirrorWork& work, const std::vector<bool>& done);
+    // No context shares in that address space any more.
+    static bool has_left(const MirrorWork& work);
     // A context is about to share a TSG that vudad hands over: what comes meanwhile must be kept for it.
     bool attaching() const;
     // CUDA's channels are in the TSG of this process's own renderer.

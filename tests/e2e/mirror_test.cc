@@ -141,14 +141,21 @@ TEST_F(MirrorTest, OneThatIsKilledHoldsNobodyUp) {
 TEST_F(MirrorTest, ARestartOfVudadBringsEverybodyTheSetOfThen) {
     deploy();
     const auto renderer = start_renderer();
-    const auto idle = start(kernels("3", {"--hold"}));
+    // Its kernel has run when vudad dies: one that ran after that would not have what is mapped meanwhile.
+    const std::string worked = vuda().folder() + "/worked";
+    const auto idle = start(kernels("1", {"--hold", "--ready-file", worked}));
     ASSERT_TRUE(vuda().wait_state("sharing", 1)) << idle->err();
+    ASSERT_TRUE(eventually([&] { return std::filesystem::exists(worked); })) << idle->err();
     ASSERT_TRUE(vuda().wait_status([](const Json& now) { return now["tsgs"][0]["control_buffers"] == 88; }))
         << "84, and the four that come in turn";
     vuda().stop(SIGKILL);
     vuda().start();
-    ASSERT_TRUE(vuda().wait_registered("game"));
-    ASSERT_TRUE(vuda().wait_state("sharing", 1)) << vuda().status().dump(2);
+    const auto why = [&] {
+        return renderer->out() + renderer->err() + idle->out() + idle->err() + vuda().daemon().err() +
+               vuda().status().dump(2);
+    };
+    ASSERT_TRUE(vuda().wait_registered("game")) << why();
+    ASSERT_TRUE(vuda().wait_state("sharing", 1)) << why();
     EXPECT_TRUE(vuda().wait_status([&](const Json& now) {
         return std::any_of(now["sessions"].begin(), now["sessions"].end(), [](const Json& session) {
             return session["state"] == "sharing" && session["control_buffers"] == 88;

@@ -203,6 +203,8 @@ TEST_F(PartitionTest, TerminalSession) {
     expect({"mode", "game", "inter-sm"}, 0,
            "game: mode inter-sm, compute may use 64 TPCs, in force after [0-9.]+ ms; .*");
     expect({"quota", "game", "auto"}, 0, "game: compute may use [0-9]+ TPCs.*");
+    // What follows must not change anything, and vudad may not meanwhile.
+    expect({"quota", "game", "none"}, 0, "game: compute may use 64 TPCs.*");
 
     const Json before = split();
     expect({"quota", "game", "0"}, 64, "vudactl: '0' is not a quota; .*");
