@@ -198,6 +198,7 @@ page::Split PartitionClient::own_launch() {
         // Not known yet: the partitioner's own report comes through partition_state().
         if (!known.topology.empty()) partition_state(known);
     }
+    hold_.wait(page->daemon);
     page::SampleWriter writer(*page);
     writer.count_launch();
     if (page::read_split(page->daemon, split)) writer.set_applied(split.generation);

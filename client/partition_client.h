@@ -9,6 +9,7 @@
 
 #include "base/unique_fd.h"
 #include "client/session_abi.h"
+#include "proto/page/launch_hold.h"
 #include "proto/page/page_memory.h"
 #include "shim/partition/partitioner.h"
 #include "shim/partition/scg_follower.h"
@@ -81,6 +82,7 @@ class PartitionClient : public partition::PartitionHost {
     page::PageMapping mapping_;
     std::atomic<page::Page*> page_{nullptr};
     std::atomic<bool> own_backend_{false};
+    page::LaunchHold hold_;
     std::atomic<uint32_t> own_limit_{0};  // of kernels that own_kernel() was asked for
     std::atomic<bool> shares_{false};
     std::atomic<bool> refusal_told_{false};  // since the newest context began to share

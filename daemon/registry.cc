@@ -267,6 +267,7 @@ void Registry::remove_tsg(const std::string& name, const Error& reason) {
         Session* session = find(id);
         if (session == nullptr) continue;
         session->reason = reason;
+        caught_up(*session);
         if (const Session* owner = find(tsg->owner); owner != nullptr && session->tsg == tsg->id && !tsg->faulted) {
             session->claim =
                 Session::Claim{name, attached.channels, attached.veids, TimePoint::max(), owner->peer.process, tsg->id};

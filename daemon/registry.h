@@ -288,6 +288,8 @@ class Registry {
     uint32_t live_ms(Tsg& tsg);
     Status on_mirror_update(Session& owner, uint64_t id, const v1::MirrorUpdate& update, std::vector<HeldPtr> added);
     void on_mirror_done(Session& session, const v1::MirrorDone& done);
+    void hold(Session& session);
+    void caught_up(Session& session);
     void send_mirrors(Session& session, Tsg& tsg);
     void follow(Tsg& tsg);
     void expire_mirrors(Tsg& tsg);

@@ -242,7 +242,8 @@ void Registry::hand_over(Tsg& tsg) {
     if (!tsg.attached.contains(session->id)) {
         session->mirror_of = tsg.id;
         session->mirror_sent = session->mirror_done = tsg.live.generation();
-        session->mirror_late = false;
+        session->mirror_parts = 0;
+        caught_up(*session);
     }
     turn.token =
         tokens_.issue({Grant::Purpose::kPull, session->peer.process, session->peer.uid, turn.deadline, turn.serial});
@@ -399,6 +400,7 @@ void Registry::leave_tsg(Session& session) {
     if (found != tsgs_.end() && found->second->id == session.tsg) found->second->attached.erase(session.id);
     session.tsg = 0;
     session.attached_name.clear();
+    caught_up(session);
     session.channels_moved = session.veid = session.control_buffers = session.attach_us = 0;
     session.claim.reset();
     sync_page(session);

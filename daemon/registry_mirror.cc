@@ -112,7 +112,9 @@ void Registry::on_mirror_done(Session& session, const v1::MirrorDone& done) {
         emit("mirror-failed", found == tsgs_.end() ? "" : found->first, session, &error);
     }
     session.mirror_done = std::max(session.mirror_done, done.to());
-    if (done.to() >= session.mirror_sent) session.mirror_late = false;
+    if (done.to() > session.mirror_set) session.mirror_parts = 0;
+    if (done.to() == session.mirror_set && session.mirror_parts > 0) --session.mirror_parts;
+    if (done.to() >= session.mirror_sent && session.mirror_parts == 0) caught_up(session);
     if (found == tsgs_.end()) return;
     if (session.tsg != 0 && !done.has_reason() && done.to() == found->second->live.generation())
         session.control_buffers = static_cast<uint32_t>(found->second->live.size() - 1);
@@ -120,6 +122,16 @@ void Registry::on_mirror_done(Session& session, const v1::MirrorDone& done) {
         if (mirroring.to > done.to() || mirroring.waits_for.erase(session.id) == 0) continue;
         ++(done.has_reason() ? mirroring.late : mirroring.mirrored);
     }
+}
+
+// The renderer goes on without it: until it has what it lacks, its next kernel could end the TSG.
+void Registry::hold(Session& session) {
+    if (session.page) session.page->hold();
+}
+
+void Registry::caught_up(Session& session) {
+    session.mirror_late = false;
+    if (session.page) session.page->release();
 }
 
 bool Registry::awaits_mirror(SessionId id, uint64_t to) const {
@@ -132,6 +144,8 @@ void Registry::send_mirrors(Session& session, Tsg& tsg) {
     session.mirror_of = tsg.id;
     session.mirror_late = false;
     session.mirror_sent = tsg.live.generation();
+    session.mirror_set = tsg.live.generation();
+    session.mirror_parts = 0;
     session.mirror_done = 0;
     const HandleSetPtr set = tsg.live.set();
     for (size_t at = 1; at < set->size(); at += kHandlesPerFrame) {
@@ -144,6 +158,7 @@ void Registry::send_mirrors(Session& session, Tsg& tsg) {
             part.push_back(set->items()[i]);
         }
         session.sink->send_with(message, std::move(part));
+        if (session.mirror_parts++ == 0) hold(session);
     }
 }
 
@@ -190,6 +205,7 @@ void Registry::expire_mirrors(Tsg& tsg) {
             Session* session = find(id);
             if (session == nullptr) continue;
             session->mirror_late = true;
+            hold(*session);
             ++mirroring.late;
             ++counters_.mirrors_late;
             const Error error{Code::kDeadlineExceeded,

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "daemon/registry.h"
+#include "daemon/session_page.h"
+#include "proto/page/page_memory.h"
 
 namespace vuda::daemon {
 namespace {
@@ -23,6 +25,10 @@ class RegistryMirrorTest : public ::testing::Test {
         SessionId id = 0;
         std::deque<v1::ServerMessage> sent;
         std::deque<size_t> fds;  // of each message
+        UniqueFd page_fd;
+        page::PageMapping page;
+        // Its kernels wait.
+        bool held() const { return page->daemon.hold.load() != 0; }
 
         void send(const v1::ServerMessage& message) override { send_with(message, {}); }
         void send_with(const v1::ServerMessage& message, std::vector<HeldPtr> handles) override {
@@ -55,7 +61,11 @@ class RegistryMirrorTest : public ::testing::Test {
         v1::Hello hello;
         hello.set_features(features);
         hello.set_driver_version("580.159.04");
-        Result<SessionId> id = registry_.open_session(process.peer, transport, hello, 1, process);
+        Result<SessionPage::Made> made = SessionPage::make();
+        process.page_fd = std::move(made->fd);
+        process.page = *page::PageMapping::of_received(process.page_fd.get(), page::kPageBytes);
+        Result<SessionId> id =
+            registry_.open_session(process.peer, transport, hello, 1, process, std::move(made->page));
         process.id = id ? *id : 0;
         granted_ = process.take(v1::ServerMessage::kHelloReply).hello_reply().features();
         return process;
@@ -230,6 +240,8 @@ TEST_F(RegistryMirrorTest, OneThatDoesNotAnswerIsWaitedForOnce) {
     EXPECT_EQ(got.late(), 1u);
     EXPECT_EQ(events("mirror-late"), 1u);
     EXPECT_EQ(registry_.counters().mirrors_late, 1u);
+    EXPECT_TRUE(stuck.held()) << "the renderer goes on without it";
+    EXPECT_FALSE(good.held());
 
     update(owner, 6, 0xa000);
     mirrored(good, 7);
@@ -240,13 +252,31 @@ TEST_F(RegistryMirrorTest, OneThatDoesNotAnswerIsWaitedForOnce) {
     update(owner, 7, 0xb000);
     mirrored(good, 8);
     EXPECT_EQ(reply(owner).late(), 1u) << "it is behind still";
+    EXPECT_TRUE(stuck.held());
     mirrored(stuck, 8);
+    EXPECT_FALSE(stuck.held());
     update(owner, 8, 0xc000);
     mirrored(good, 9);
     EXPECT_TRUE(owner.sent.empty()) << "it has caught up";
     mirrored(stuck, 9);
     EXPECT_EQ(reply(owner).mirrored(), 2u);
     EXPECT_EQ(events("mirror-late"), 1u);
+}
+
+// Neither does one wait that has left, or whose renderer is gone.
+TEST_F(RegistryMirrorTest, NobodyIsHeldForATsgThatItDoesNotShare) {
+    Process& owner = renderer();
+    Process& leaves = sharer(owner, 2);
+    Process& stays = sharer(owner, 3);
+    update(owner, 5, 0x9000);
+    pass(40ms);
+    EXPECT_TRUE(leaves.held() && stays.held());
+    v1::ClientMessage notice;
+    notice.mutable_detach_notice();
+    say(leaves, notice, 0);
+    EXPECT_FALSE(leaves.held());
+    registry_.close_session(owner.id, {Code::kUnavailable, "gone", ""});
+    EXPECT_FALSE(stays.held());
 }
 
 TEST_F(RegistryMirrorTest, AnAnswerIsFreeOnce) {
@@ -367,8 +397,12 @@ TEST_F(RegistryMirrorTest, AfterARestartThoseWhoShareGetTheSetAndTheOwnerFollows
     say(cuda, report, 0);
     Process& owner = open(1, kOwnerFeatures);
     send_register(owner);
+    EXPECT_FALSE(cuda.held());
     EXPECT_EQ(push(owner, 8), 50u);
     EXPECT_EQ(cuda.take_update().added_size(), 2);
+    EXPECT_TRUE(cuda.held()) << "it may lack any of these";
+    mirrored(cuda, 8);
+    EXPECT_FALSE(cuda.held());
 
     Process& later = open(3, kSharerFeatures);
     say(later, report, 0);

@@ -44,6 +44,9 @@ struct Registry::Session {
     uint64_t mirror_of = 0;
     uint64_t mirror_sent = 0;
     uint64_t mirror_done = 0;  // of these, the newest that it answered
+    // A whole set that it was sent: its number, and how many parts of it are not answered.
+    uint64_t mirror_set = 0;
+    uint32_t mirror_parts = 0;
     bool mirror_late = false;
 
     std::string attach_name;  // that it will attach to, as it said at first

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "proto/page/launch_hold.h"
 #include "proto/page/split_wait.h"
 
 namespace vuda::daemon {
@@ -75,6 +76,10 @@ void SessionPage::publish(const page::Split& split) {
     writer_.publish(split);
     page::wake_split_waiters(mapping_->daemon);
 }
+
+void SessionPage::hold() { page::hold_launches(mapping_->daemon, ++holds_); }
+
+void SessionPage::release() { page::release_launches(mapping_->daemon); }
 
 size_t SessionPage::drain(TimePoint now, std::vector<page::Sample>* keep) {
     const uint64_t bad = reader_.bad();

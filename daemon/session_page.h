@@ -56,6 +56,9 @@ class SessionPage {
     // The newest split, whatever the process made of it.
     const page::Split& split() const { return split_; }
     void publish(const page::Split& split);
+    // Kernels of the process wait until it is let go.
+    void hold();
+    void release();
 
     // A ring in which nothing came for kIdleAfter is looked at every kIdleLook only: with a thousand programs that do
     // nothing the looking is most of what vudad does. At 10,000 samples a second, which may begin at any moment, half
@@ -87,6 +90,7 @@ class SessionPage {
     page::SplitWriter writer_;
     page::SampleReader reader_;
     page::Split split_;
+    uint64_t holds_ = 0;
     uint64_t samples_ = 0;
     std::optional<TimePoint> busy_;  // when something was in the ring
     TimePoint due_ = TimePoint::min();

@@ -36,6 +36,8 @@ class Stack:
         command = [self.program("vudad"), "--socket", self.socket, "--handle-socket", self.handle_socket, "--log-level", "info", *self._options]
         if self._simulated:
             command.append("--sim")
+            if "--config" not in self._options:
+                command += ["--config", self._patient()]
         notify_path = os.path.join(self._work, "notify.sock")
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
             notify.bind(notify_path)
@@ -57,6 +59,14 @@ class Stack:
 
     def __exit__(self, *_):
         self._daemon.kill()
+
+    def _patient(self):
+        """A configuration by which nobody is late. The simulated GPU ends a TSG when a kernel runs before a buffer was mirrored, and a machine
+        with more to do than it can is not what is looked at."""
+        path = os.path.join(self._work, "vudad.toml")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("[attach]\nmirror_ms = 20000\n")
+        return path
 
     def append_log(self, path):
         with open(self.log, encoding="utf-8", errors="replace") as source, open(path, "a", encoding="utf-8") as target:

@@ -1,6 +1,7 @@
 // The session page: memory that vudad shares with one process, for what must not cost a message.
 //
-//   vudad -> process   which TPCs compute must keep off (read before every launch), which samples are wanted
+//   vudad -> process   which TPCs compute must keep off, whether kernels wait (both read before every launch), which
+//                      samples are wanted
 //   process -> vudad   which split it follows, launches, and a ring of timing samples
 //
 // vudad makes it (page_memory.h) and sends the descriptor with HelloReply; the process maps it. Each side trusts only
@@ -83,7 +84,8 @@ struct DaemonHalf {
     Word magic;
     Word bytes;   // of the whole page
     Word wanted;  // wanted_bit of each kind that somebody listens to
-    Word reserved[5];
+    Word hold;    // not 0: kernels wait until it is again (launch_hold.h)
+    Word reserved[4];
     // Slot `version % kSplitSlots` is the valid one. A writer fills another slot and then moves the version on, so a
     // reader is never left with half a split, not even by a vudad that died while it wrote.
     alignas(64) Word version;

@@ -4,11 +4,15 @@
 #include <time.h>
 
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <memory>
 #include <random>
 #include <set>
 #include <thread>
 #include <vector>
+
+#include "proto/page/launch_hold.h"
 
 namespace vuda::page {
 namespace {
@@ -27,6 +31,42 @@ TEST_F(SessionPage, NothingWasAskedForInAFreshPage) {
     ASSERT_TRUE(read_split(page_->daemon, split));
     EXPECT_EQ(split.generation, 0u);
     EXPECT_EQ(split.disable[0], 0u);
+}
+
+TEST_F(SessionPage, LaunchesWaitWhileTheyAreHeld) {
+    LaunchHold hold;
+    hold.wait(page_->daemon);  // nobody holds them
+    hold_launches(page_->daemon, 1);
+    std::atomic<bool> launched{false};
+    std::atomic<bool> released{false};
+    std::thread program([&] {
+        hold.wait(page_->daemon);
+        EXPECT_TRUE(released);
+        launched = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_FALSE(launched);
+    released = true;
+    release_launches(page_->daemon);
+    program.join();
+    EXPECT_TRUE(launched);
+}
+
+// vudad died, or the session cannot follow: once for each hold, and no longer than the limit.
+TEST_F(SessionPage, AHoldThatNobodyEnds) {
+    LaunchHold hold;
+    const auto spent = [&] {
+        const auto begin = std::chrono::steady_clock::now();
+        errno = 77;
+        hold.wait(page_->daemon);
+        EXPECT_EQ(errno, 77);
+        return std::chrono::steady_clock::now() - begin;
+    };
+    hold_launches(page_->daemon, 7);
+    EXPECT_GE(spent(), LaunchHold::kLimit);
+    EXPECT_LT(spent(), LaunchHold::kLimit / 2);
+    hold_launches(page_->daemon, 8);
+    EXPECT_GE(spent(), LaunchHold::kLimit);
 }
 
 TEST_F(SessionPage, NobodyListensMeansNothingIsWritten) {

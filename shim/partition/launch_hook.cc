@@ -440,6 +440,7 @@ void LaunchHook::work(const void* parameters, bool special) {
         case Verdict::kDeclined: return;
         case Verdict::kApproved: break;
     }
+    hold_.wait(page_->daemon);
     page::SampleWriter writer(*page_);
     count_launch(writer);
     if (told_.load(std::memory_order_relaxed)) consider_quiet();

@@ -17,7 +17,7 @@
 #include <optional>
 
 #include "base/result.h"
-#include "proto/page/session_page.h"
+#include "proto/page/launch_hold.h"
 #include "shim/limits/launch_guard.h"
 #include "shim/partition/cuda_driver.h"
 #include "shim/partition/driver_calls.h"
@@ -224,6 +224,7 @@ class LaunchHook : private NativeFault::Listener {
     const QmdLayout* layout_ = nullptr;
     const MaskMap* map_ = nullptr;
     page::Page* page_ = nullptr;
+    page::LaunchHold hold_;
     std::atomic<bool> times_waits_{false};
     std::atomic<bool> trusts_arguments_{false};
     Translated translated_;

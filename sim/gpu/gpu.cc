@@ -194,6 +194,7 @@ void Gpu::notify(const Channel& channel, uint32_t xid) {
 
 void Gpu::stopped(Channel& channel) {
     set_scheduled(channel, false);
+    channel.stopped = true;
     if (channel.dead || !channel.notifier) return;
     notify(channel, rm::kXidStopped);
 }
@@ -443,6 +444,8 @@ void Gpu::collect() {
             pending_.erase(it);
             if (done.status != WorkStatus::kDone) continue;
             if (pending.channel->dead && rules_.on(Rule::kDeadTsgStaysDead)) continue;
+            // What it ran was taken off the GPU before the memory behind it went.
+            if (pending.channel->stopped) continue;
             if (const auto* asked = std::get_if<Report>(&pending.effect)) {
                 report(*pending.channel, asked->address, done.sms);
             } else {

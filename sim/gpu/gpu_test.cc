@@ -65,6 +65,22 @@ TEST_F(SimGpu, WakesWhoWaits) {
     EXPECT_EQ(*static_cast<uint32_t*>(woken[0]), 1u) << "the semaphore's payload";
 }
 
+// As when a program is killed: UVM's file is closed first, when its kernel has just begun.
+TEST_F(SimGpu, WhatRunsIsTakenOffBeforeItsMemoryGoes) {
+    RendererRig renderer(process);
+    renderer.queue.control_buffer(renderer.control_address, RendererRig::kControlBytes).frame(1000).submit();
+    run_gpu(*rm);
+    TestProcess other(*rm, 11);
+    ComputeRig killed(other);
+    ASSERT_EQ(killed.start_shared(renderer), 0u);
+    killed.queue.kernel(work::kLaunchControlState).submit();
+    other.close(killed.uvm);
+    renderer.queue.frame(1000).submit();
+    run_gpu(*rm);
+    EXPECT_TRUE(renderer.queue.done()) << "the killed one's kernel found its control buffers gone";
+    EXPECT_FALSE(killed.queue.done());
+}
+
 TEST_F(SimGpu, ShowsTheTime) {
     run_gpu(*rm, 5'000'000'123);
     uint32_t words[2];

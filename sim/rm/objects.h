@@ -147,6 +147,7 @@ struct Channel {
     bool scheduled = false;
     bool bound = false;  // UVM bound its context buffers
     bool dead = false;
+    bool stopped = false;  // by UVM or its owner, before what it uses went away
     bool has_3d = false;
     bool has_compute = false;
     uint64_t gpfifo = 0;  // GPU VA

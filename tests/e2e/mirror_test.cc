@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <iostream>
 
 #include "tests/e2e/deployment.h"
 
@@ -67,6 +68,11 @@ class MirrorTest : public testing::Test {
         return json;
     }
     int buffers() { return vuda().status()["tsgs"][0]["control_buffers"].get<int>(); }
+
+    // What the simulated GPU has to say to a test that failed.
+    void TearDown() override {
+        if (HasFailure() && deployment_) std::cerr << vuda().simctl({"log"}) << vuda().daemon().err();
+    }
 
     std::unique_ptr<Deployment> deployment_;
 };
@@ -189,6 +195,31 @@ TEST_F(MirrorTest, OneThatIsStoppedIsWaitedForOnce) {
     EXPECT_LT(json["map_p50_ms"].get<double>(), 1000) << "the others are not waited for";
     EXPECT_EQ(kill(pid, SIGKILL), 0);
     stopped->wait();
+}
+
+// The renderer went on without it. When it runs again, its next kernel waits until it has what came meanwhile.
+TEST_F(MirrorTest, OneThatWasStoppedCatchesUpBeforeItsNextKernel) {
+    deploy("200");
+    const auto renderer = start_renderer();
+    const auto stopped = start(kernels("1000000", {"--gap-ms", "5"}));
+    ASSERT_TRUE(vuda().wait_state("sharing", 1)) << stopped->err();
+    const auto events = std::make_unique<Process>(vuda().vudactl({"watch"}));
+    const pid_t pid = sharer();
+    ASSERT_GT(pid, 0);
+    const auto launches = [&] {
+        const Json session = vuda().session_of(pid);
+        return session.is_object() ? session["launches"].get<uint64_t>() : 0;
+    };
+    for (int i = 0; i < 3; ++i) {
+        const uint64_t before = launches();
+        ASSERT_EQ(kill(pid, SIGSTOP), 0);
+        EXPECT_TRUE(events->wait_out("mirror-late")) << events->out();
+        ASSERT_EQ(kill(pid, SIGCONT), 0);
+        EXPECT_TRUE(eventually([&] { return launches() > before + 20; })) << stopped->out() << stopped->err();
+    }
+    ASSERT_EQ(kill(pid, SIGTERM), 0);
+    expect_worked(*stopped);
+    end(*renderer);
 }
 
 }  // namespace
