@@ -313,9 +313,10 @@ void LaunchHook::hold(CuContext context) {
 }
 
 void LaunchHook::on_launched_again(const void* parameters) {
+    if (stage_.load(std::memory_order_acquire) != Stage::kWorking) return;
+    hold_.wait(page_->daemon);
     // Costs a call of the kernel, and only where something was refused before.
-    if (guard_.refusals() == 0 || guard_.limit() == 0 || stage_.load(std::memory_order_acquire) != Stage::kWorking)
-        return;
+    if (guard_.refusals() == 0 || guard_.limit() == 0) return;
     if (static_cast<uint32_t>(slot(parameters, 0)) != callback_.again_bytes) return;
     std::array<uint8_t, kQmdLookBytes> qmd;
     if (!read_safely(reinterpret_cast<const void*>(slot(parameters, callback_.qmd_slot)), qmd.data(), qmd.size()) ||

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <time.h>
 
+#include <atomic>
+#include <chrono>
 #include <set>
 #include <thread>
 
@@ -80,6 +82,27 @@ TEST_F(Hook, ThePagesMaskGoesIntoEveryLaunch) {
     EXPECT_EQ(FakeCuda::mask_of(fake_.launch(kSome, QmdKind::kGrid, context_)), bits_of({0, 65}));
     EXPECT_EQ(page_->process.applied.load(), 2u);
     EXPECT_EQ(page::launches(*page_), 2u);
+}
+
+// The program lacks what the renderer has gone on to use.
+TEST_F(Hook, AKernelWaitsWhileThePageHoldsIt) {
+    prove();
+    page::hold_launches(page_->daemon, 1);
+    std::atomic<bool> released{false};
+    std::thread vudad([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        released = true;
+        page::release_launches(page_->daemon);
+    });
+    fake_.launch(kSome, QmdKind::kGrid, context_);
+    EXPECT_TRUE(released);
+    vudad.join();
+    // What does not share is nobody's business.
+    page::hold_launches(page_->daemon, 2);
+    const auto begin = std::chrono::steady_clock::now();
+    fake_.launch(kSome, QmdKind::kGrid, &another_context_);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, page::LaunchHold::kLimit / 2);
+    page::release_launches(page_->daemon);
 }
 
 TEST_F(Hook, ManagedMemoryIsRefusedToContextsThatShare) {

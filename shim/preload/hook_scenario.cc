@@ -400,6 +400,21 @@ void threads_share() {
     CHECK(kernel().ranges.size() == 2);
 }
 
+// The first context starts libvuda's session. One that another thread makes meanwhile needs it, too.
+void threads_start() {
+    std::vector<std::thread> all;
+    for (uint32_t i = 0; i < 2; ++i) {
+        all.emplace_back([] {
+            Gpu gpu;
+            start_cuda_client(&gpu);
+            make_context(gpu);
+        });
+    }
+    for (std::thread& thread : all) thread.join();
+    CHECK(said("attach game 8"));
+    CHECK(!said("attach before start"));
+}
+
 void require_fails() {
     Gpu gpu;
     start_cuda_client(&gpu);
@@ -484,6 +499,8 @@ int main(int argc, char** argv) {
         threads();
     else if (scenario == "threads_share")
         threads_share();
+    else if (scenario == "threads_start")
+        threads_start();
     else if (scenario == "require_fails")
         require_fails();
     else if (scenario == "seen_once")

@@ -155,6 +155,9 @@ TEST(Hook, ChildrenOfForkStartOver) { EXPECT_RUNS(scenario("forks", {{"VUDA_SHAR
 TEST(Hook, ChildrenOfVforkChangeNothing) { EXPECT_RUNS(scenario("vforks", {{"VUDA_SHARE", "1"}})); }
 TEST(Hook, SurvivesExec) { EXPECT_RUNS(scenario("execs", {{"VUDA_SHARE", "1"}})); }
 TEST(Hook, ThreadsMakeAndDestroyContexts) { EXPECT_RUNS(scenario("threads", {{"VUDA_SHARE", "1"}})); }
+TEST(Hook, ThreadsThatMakeTheFirstContextsAtOnceWaitForTheSession) {
+    EXPECT_RUNS(scenario("threads_start", {{"VUDA_ATTACH", "game"}, {"TEST_SLOW_START", "1"}}));
+}
 TEST(Hook, ThreadsThatMakeContextsAtOnceAllShare) { EXPECT_RUNS(scenario("threads_share", {{"VUDA_SHARE", "1"}})); }
 
 TEST(Hook, ChainsWithAnotherPreloadInEitherOrder) {

@@ -341,11 +341,9 @@ bool Process::wait(uint64_t started_ns) {
 // libvuda
 
 void Process::start_session() {
-    {
-        const std::lock_guard lock(mutex_);
-        if (started_) return;
-        started_ = true;
-    }
+    // Another thread that makes a context needs it whole: it waits.
+    const std::lock_guard lock(starting_);
+    if (started_) return;
     vuda_private_callbacks callbacks{};
     callbacks.context = this;
     callbacks.export_host = [](void* context, uint64_t held, vuda_private_handles* out, vuda_private_error* error) {
@@ -396,6 +394,7 @@ void Process::start_session() {
     };
     VUDA_FAULT_POINT(shim_session_loaded);
     session_.start(&callbacks, driver_version_);
+    started_ = true;
     VUDA_FAULT_POINT(shim_session_started);
 }
 

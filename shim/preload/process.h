@@ -2,6 +2,7 @@
 // files from an atexit handler). A child of fork starts over with a new one.
 //
 // Locks, innermost last; none of them is held across an ioctl of the program:
+//   starting_    libvuda's session is being started.
 //   telling_     which subcontexts vudad was told of. Held across a call of libvuda's.
 //   mirroring_   one update of control buffers at a time. Held across our own ioctls, and while waiting (1 s at most)
 //                for a merge to end; never while waiting for vudad.
@@ -121,6 +122,8 @@ class Process : public RedirectorAccess, public Attacher {
     LateSession session_;
 
     std::mutex mirroring_;
+    std::mutex starting_;
+    bool started_ = false;  // starting_ held
     std::mutex telling_;
     std::pair<uint64_t, uint64_t> told_{0, 0};  // telling_ held
     std::mutex files_busy_;
@@ -135,7 +138,6 @@ class Process : public RedirectorAccess, public Attacher {
     std::atomic<bool> has_kept_updates_{false};
     std::map<uint64_t, uint64_t> spent_ns_;  // by Notice::started_ns: how long the merging ioctl took
     std::atomic<bool> addresses_moved_{false};
-    bool started_ = false;
     bool reported_driver_ = false;
     vuda_private_wishes wishes_{};
     vuda_private_error attach_error_{};

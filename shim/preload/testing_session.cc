@@ -4,10 +4,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "client/session_abi.h"
 
@@ -20,7 +24,12 @@ std::string& log_text() {
     static auto* text = new std::string;
     return *text;
 }
-void note(const std::string& line) { log_text() += line + "\n"; }
+void note(const std::string& line) {
+    static auto* mutex = new std::mutex;
+    const std::lock_guard lock(*mutex);
+    log_text() += line + "\n";
+}
+std::atomic<bool> g_started{false};
 
 void copy_env(const char* name, char (&out)[65]) {
     const char* value = std::getenv(name);
@@ -43,8 +52,10 @@ VUDA_TEST_EXPORT void vuda_private_get_wishes(vuda_private_wishes* out) {
 }
 
 VUDA_TEST_EXPORT void vuda_private_start(const vuda_private_callbacks* callbacks, const char* driver) {
+    if (std::getenv("TEST_SLOW_START") != nullptr) std::this_thread::sleep_for(std::chrono::milliseconds(200));
     g_callbacks = *callbacks;
     note(std::string("start ") + driver);
+    g_started = true;
 }
 
 VUDA_TEST_EXPORT void vuda_private_register(const char* name, const uint8_t uuid[16]) {
@@ -55,6 +66,7 @@ VUDA_TEST_EXPORT void vuda_private_register(const char* name, const uint8_t uuid
 
 VUDA_TEST_EXPORT int vuda_private_attach(const char* name, const uint8_t[16], uint32_t channels, uint64_t va_base,
                                          uint32_t timeout, vuda_private_handles* out, vuda_private_error* error) {
+    if (!g_started) note("attach before start");
     note(std::string("attach ") + name + " " + std::to_string(channels) + (timeout <= 2000 ? "" : " too patient") +
          (va_base != 0 ? " above " + std::to_string(va_base >> 33) : ""));
     const auto exported = reinterpret_cast<int (*)(int)>(dlsym(RTLD_DEFAULT, "test_exported_fd"));
