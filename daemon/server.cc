@@ -32,6 +32,8 @@ namespace {
 // Of each kind of the tuner's events in ten seconds. One that finds its level makes some ten decisions; what samples
 // could make it do beyond that is counted.
 constexpr uint32_t kTunerLines = 100;
+// Of changes of a split in a second: when a program joins there are two within milliseconds, and the second one stays.
+constexpr uint32_t kSplitLines = 4;
 constexpr uint64_t kFeatures = v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH | v1::FEATURE_SHARED_PAGE |
                                v1::FEATURE_QUOTA | v1::FEATURE_SLO | v1::FEATURE_HEARTBEAT | v1::FEATURE_FAULTS |
                                v1::FEATURE_LIVE_MIRROR | v1::FEATURE_UNSHARE | v1::FEATURE_SUBCONTEXTS;
@@ -89,7 +91,7 @@ struct Server::Impl {
           started(std::chrono::steady_clock::now()),
           log_limit(steady_clock()),
           event_log_limit(steady_clock()),
-          split_log_limit(steady_clock(), std::chrono::seconds(1)),
+          split_log_limit(steady_clock(), std::chrono::seconds(1), kSplitLines),
           tuner_log_limit(steady_clock(), std::chrono::seconds(10), kTunerLines),
           rate(steady_clock()),
           deadline(io),

@@ -183,6 +183,9 @@ TEST_F(PartitionTest, TerminalSession) {
     const auto compute = start_compute(log_path());
     ASSERT_TRUE(wait_followed());
 
+    // The log ends with the split that stays, milliseconds after the one before the program said how it follows.
+    EXPECT_TRUE(deployment_->daemon().wait_err("inter-sm, quota none, compute on 64 of 66 TPCs"))
+        << deployment_->daemon().err();
     const Finished shown = vudactl({"status"});
     EXPECT_THAT(shown.out, HasSubstr("\nSPLIT OF  MODE      QUOTA  COMPUTE TPCS  LEVELS"));
     EXPECT_THAT(shown.out, HasSubstr("\ngame      inter-sm  none          64/66  8,16,24,32,40,48,56,62,64  8 GPCs, 66 "
