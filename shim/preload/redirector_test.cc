@@ -43,6 +43,11 @@ class RedirectorTest : public ::testing::Test {
             0u);
     }
 
+    void second_context_runs(uint32_t& tsg, uint32_t& channel) {
+        second_context(tsg, channel);
+        ASSERT_EQ(p_.control(kCudaFile, p_.cu, tsg, rm::ctrl::kTsgGpfifoSchedule, {1, 0, 0}), 0u);
+    }
+
     TestRm rm_;
     TestProcess p_{rm_};
 
@@ -375,8 +380,7 @@ TEST_F(RedirectorTest, SubcontextsOfEarlierContextsAreTakenInOneProcess) {
     p_.start_context();
     uint32_t tsg = 0x5c000115;
     uint32_t channel = 0x5c00011c;
-    second_context(tsg, channel);
-    ASSERT_EQ(p_.control(kCudaFile, p_.cu, tsg, rm::ctrl::kTsgGpfifoSchedule, {1, 0, 0}), 0u);
+    second_context_runs(tsg, channel);
     EXPECT_EQ(vk_group()->veids, (std::set<uint32_t>{0, 62, 63}));
     ASSERT_EQ(p_.free_object(kCudaFile, p_.cu, tsg), 0u);
     ASSERT_EQ(p_.free_object(kCudaFile, p_.cu, p_.cu_tsg), 0u);
@@ -416,8 +420,7 @@ TEST_F(RedirectorTest, OneOfTwoContextsThatAttachedLeaves) {
     p_.start_context();
     uint32_t tsg = 0x5c000115;
     uint32_t channel = 0x5c00011c;
-    second_context(tsg, channel);
-    ASSERT_EQ(p_.control(kCudaFile, p_.cu, tsg, rm::ctrl::kTsgGpfifoSchedule, {1, 0, 0}), 0u);
+    second_context_runs(tsg, channel);
     p_.notices.clear();
     ASSERT_EQ(p_.free_object(kCudaFile, p_.cu, tsg), 0u);
     auto gone = std::ranges::find(p_.notices, Notice::Kind::kDetached, &Notice::kind);

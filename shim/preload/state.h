@@ -196,6 +196,7 @@ struct Redirector::State {
 
     // --- subcontexts (veids.cc) ---
     std::optional<uint32_t> take_stale(Client& owner, uint64_t stale, uint64_t unknown, Plan& plan);
+    uint64_t host_order() const;
     void same_host();
     // Of contexts that share this process's renderer's TSG, or the one that was attached to.
     uint64_t sharing_veids(bool attached) const;

@@ -29,12 +29,17 @@ std::optional<uint32_t> Redirector::State::take_stale(Client& owner, uint64_t st
     return own;
 }
 
-// Another renderer's TSG: nobody computed there yet.
-void Redirector::State::same_host() {
+// Of the renderer's TSG in this process; 0: there is none.
+uint64_t Redirector::State::host_order() const {
     uint32_t client_handle = 0;
     uint32_t handle = 0;
     const Tsg* host = host_tsg(&client_handle, &handle);
-    const uint64_t order = host != nullptr ? host->order : 0;
+    return host != nullptr ? host->order : 0;
+}
+
+// Another renderer's TSG: nobody computed there yet.
+void Redirector::State::same_host() {
+    const uint64_t order = host_order();
     if (order == computed_order) return;
     computed_order = order;
     computed = others_have = 0;
@@ -63,10 +68,7 @@ uint32_t Redirector::State::sharing_channels(bool attached) const {
 }
 
 uint64_t Redirector::State::stale_veids() const {
-    uint32_t client_handle = 0;
-    uint32_t handle = 0;
-    const Tsg* host = host_tsg(&client_handle, &handle);
-    return host != nullptr && host->order == computed_order ? computed & ~sharing_veids(false) & ~others_have : 0;
+    return host_order() == computed_order ? computed & ~sharing_veids(false) & ~others_have : 0;
 }
 
 void Redirector::others_subcontexts(uint64_t taken, uint64_t stale) {
