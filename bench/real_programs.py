@@ -5,12 +5,16 @@
   bench/real_programs.py --programs sdpa --runs 1    one look
   bench/real_programs.py --continue docs/results/real_programs.json     go on with a run that was cut short, or add to one: up to 5 runs in all
 
-Configurations: alone-native; alone (libvuda_fit.so tells the libraries what fits); resting (vudactl run --attach --fit-kernels --over-limit reject,
-compute off the graphics TPCs, beside a renderer that draws one frame a second); time-slicing; shared (the same beside one that draws all it can); sliced (native kernels, frames held to a target of 16.67 ms); mixed (vudactl run --attach, native kernels,
-frames held to that target). Results are compared within each run, from run to run, and between shared, resting and alone. A kernel that cannot
+Configurations, by the process that measures them, since no two processes are equally fast on the CPU:
+  alone-native, time-slicing, sliced (frames held to a target of 16.67 ms): native kernels, not attached, one after the other;
+  alone: libvuda_fit.so tells the libraries what fits;
+  resting, shared: vudactl run --attach --fit-kernels --over-limit reject, compute off the graphics TPCs, beside a renderer that is stopped (SIGSTOP), then
+    beside the same one when it draws all it can;
+  mixed: vudactl run --attach, native kernels, frames held to that target.
+Percentages are of the same run. Results are compared within each run, from run to run, and between shared, resting and alone. A kernel that cannot
 share is refused (shared), or runs on a TSG of CUDA's own in turns with the renderer (mixed), or is refused there too; rows say so.
 
-The file is written after each configuration and holds every run, with its date and driver. --continue needs the same GPU, driver, CUDA, commit, PyTorch and
+The file is written after each process and holds every run, with its date and driver. --continue needs the same GPU, driver, CUDA, commit, PyTorch and
 options, and refuses otherwise; frames have the iterations of the first session.
 
 Exit status: as bench/corun.py; 77 when this machine has no NVIDIA GPU or no PyTorch.
@@ -87,6 +91,14 @@ def measured_so_far(earlier, options, facts, chosen):
     return measured
 
 
+def patience(work):
+    """vudad's words: a renderer that is stopped for the while of a measurement is not taken for one that hangs."""
+    path = os.path.join(work, "vudad.toml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("[liveness]\nheartbeat_ms = 600000\n")
+    return ["--config", path]
+
+
 def main(argv):
     options = parse_arguments(argv)
     torch = ""
@@ -123,7 +135,7 @@ def main(argv):
         file.add(measured.rows(), stopped)
         return real.table(file.rows), measured.problems(), stopped
 
-    return hardware.run("real_programs", options, argv, body)
+    return hardware.run("real_programs", options, argv, body, patience)
 
 
 if __name__ == "__main__":

@@ -65,12 +65,14 @@ class Program:
         with open(self._stderr_path, encoding="utf-8", errors="replace") as file:
             return " / ".join(line.removeprefix(prefix) for line in file.read().splitlines() if line.startswith(prefix))[:600]
 
-    def wait_for(self, condition, seconds, what, guard):
-        """Waits until condition(); fails when the program ends first or `seconds` pass. `guard` may raise."""
+    def wait_for(self, condition, seconds, what, guard, ended=False):
+        """Waits until condition(); fails when the program ends first or `seconds` pass. `guard` may raise. `ended`: it may come true by the end."""
         deadline = time.monotonic() + seconds
         while not condition():
             guard()
             if not self.alive():
+                if ended and condition():
+                    return
                 raise RunFailed(f"{self.label} ended with {self._process.returncode} before {what}: {self.errors()}")
             if time.monotonic() > deadline:
                 raise RunFailed(f"{self.label}: {what} did not happen in {seconds:g} s: {self.errors()}")
@@ -107,6 +109,16 @@ class Program:
             lost = any(side.get("device_lost") for side in sides)
             raise (DeviceLost if lost else RunFailed)(f"{self.label} ended with {status}: {why}")
         return answer
+
+    def answers(self):
+        """Its whole lines of JSON."""
+        found = []
+        for line in self.lines():
+            try:
+                found += [json.loads(line)] if line.startswith("{") else []
+            except ValueError:
+                pass
+        return found
 
     def _json(self):
         with open(self._stdout_path, encoding="utf-8", errors="replace") as file:

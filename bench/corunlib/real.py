@@ -1,7 +1,10 @@
-"""Real CUDA programs beside a renderer: a suite of them in one process, once for each configuration."""
+"""Real CUDA programs beside a renderer: a suite of them, in a few processes, each measured in several surroundings."""
 
+import contextlib
 import os
+import signal
 import statistics
+import time
 
 from .errors import RunFailed, XidSeen
 from .identity import Identity
@@ -10,18 +13,28 @@ from .program import Program
 from .results import row
 from .stats import summaries
 
-# Each alone, with the kernels that its libraries choose by themselves and with those that are told what fits; in the TSG of a renderer that draws
-# next to nothing, where what does not fit is refused; in turns as the GPU gives them; in the renderer's TSG as before, while it draws all it can; in
-# turns that the renderer gives; both: attached, and what does not fit in turns.
-CONFIGS = ("alone-native", "alone", "resting", "time-slicing", "shared", "sliced", "mixed")
+# One process each, since no two are equally fast on the CPU, which is what many programs wait for: what is compared is measured in one process where it can
+# be. Native kernels alone, in turns as the GPU gives them, in turns that the renderer gives; alone with kernels that are told what fits; in the TSG of
+# a renderer that is stopped, where what does not fit is refused, then while it draws all it can; both: attached, and what does not fit in turns.
+PROCESSES = (("alone-native", "time-slicing", "sliced"), ("alone",), ("resting", "shared"), ("mixed",))
+CONFIGS = tuple(config for process in PROCESSES for config in process)
 TARGET_MS = 16.67
-RESTING_FPS = 1
 # As result files call them; what native kernels do alone is a figure of the row of those that fit.
 FILED = {"alone": "alone-compute"}
+# Of which configuration's rate a configuration's is so many per cent, in the same run: {configuration: {metric: the other}}.
+_PERCENT = {
+    "time-slicing": {"percent_of_native": "alone-native"},
+    "sliced": {"percent_of_native": "alone-native"},
+    "mixed": {"percent_of_native": "alone-native"},
+    "resting": {"percent_of_alone": "alone"},
+    "shared": {"percent_of_alone": "alone", "percent_of_resting": "resting"},
+}
 _LIMIT_SECONDS = 240
 # cuDNN and PyTorch go on to another kernel when one is refused.
 _FITTING = ("--fit-kernels", "--over-limit", "reject")
 _ATTACHED = {"resting": _FITTING, "shared": _FITTING, "mixed": ()}
+# A renderer has two frames on the GPU when it is stopped, of tens of milliseconds at most.
+_SETTLE_SECONDS = 0.2
 
 
 class SuiteRunner:
@@ -32,69 +45,109 @@ class SuiteRunner:
         self.command = command
         self.fit_library = fit_library
 
-    def _compute(self, config, directory, identity, gate):
-        words, environment = self.runner.workload.native(), None
-        if config in _ATTACHED:
-            words = self.runner.stack.run("--attach", TSG_NAME, "--require", *_ATTACHED[config])
-        elif config == "alone":
-            environment = {**os.environ, "LD_PRELOAD": self.fit_library}
-        return Program("compute", [*words, *self.command, *gate], directory, identity, environment)
-
-    def _start_renderer(self, directory, identity, shared, rests):
-        runner = self.runner
-        if not rests:
-            return runner.start_renderer(directory, identity, shared, 0)
-        extra = runner.workload.render_extra
-        runner.workload.render_extra = [*extra, "--warmup-frames", "1"]
+    def run(self, configs):
+        """Measures in one process; yields (configuration, {program: its figures or error}, renderer's frames a second and p99, or None)."""
+        run = _Process(self, configs)
         try:
-            return runner.start_renderer(directory, identity, shared, 0, fps=RESTING_FPS)
+            yield from run.measure()
         finally:
-            runner.workload.render_extra = extra
+            run.end()
 
-    def run(self, config):
-        """({program: its figures or error}, renderer's frames a second or None)"""
-        runner = self.runner
-        identity = Identity()
-        directory = runner.run_directory(identity)
-        start = os.path.join(directory, "start")
-        running = []
-        try:
-            renderer = None
-            if not config.startswith("alone"):
-                # It draws until it is told to end.
-                shared = config != "time-slicing"
-                renderer = self._start_renderer(directory, identity, shared, config == "resting")
-                running.append(renderer)
-                if config in ("sliced", "mixed"):
-                    self.splitter.set_mode("sliced")
-                    self.splitter.slo("--frame-ms", f"{TARGET_MS:g}", "--frame-miss", "1%")
-                    self.splitter.set_quota("none")
-                elif shared:
-                    self.splitter.slo("--clear")
-                    self.splitter.set_mode("intra-sm")
-                    self.splitter.set_quota("none")
-            ready = os.path.join(directory, "compute.ready")
-            compute = self._compute(config, directory, identity, ["--ready-file", ready, "--start-file", start])
-            running.append(compute)
-            compute.wait_ready(ready, _LIMIT_SECONDS, runner.guard)
-            if config in _ATTACHED:
-                self.splitter.wait_backend(runner.guard)
-            if config in ("resting", "shared"):
-                self.splitter.set_mode("inter-sm")
-            open(start, "w", encoding="ascii").close()
-            answer = compute.result(_LIMIT_SECONDS, runner.guard)
-            fps = None
-            if renderer:
-                renderer.interrupt()
-                drawn = renderer.result(30, runner.guard)
-                runner._check_pixels(drawn)
-                fps = (drawn["fps"], drawn["frame_p99_ms"])
-            runner.guard()
-            return answer["programs"], fps
-        finally:
-            for program in reversed(running):
+
+class _Process:
+    """One process of the suite, and the renderers that come and go beside it."""
+
+    def __init__(self, suite, configs):
+        self.suite = suite
+        self.runner = suite.runner
+        self.configs = configs
+        self.attached = configs[0] in _ATTACHED
+        self.directory = self.runner.run_directory(Identity())
+        self.renderer = None
+        self.compute = None
+
+    def end(self):
+        for program in (self.compute, self.renderer):
+            if program:
                 program.kill()
-            runner.discard(directory, f"real programs, {config}")
+        self.runner.discard(self.directory, f"real programs, {', '.join(self.configs)}")
+
+    def _path(self, name):
+        return os.path.join(self.directory, name)
+
+    def _start_compute(self):
+        words, environment = self.runner.workload.native(), None
+        if self.attached:
+            words = self.runner.stack.run("--attach", TSG_NAME, "--require", *_ATTACHED[self.configs[0]])
+        elif self.configs[0] == "alone":
+            environment = {**os.environ, "LD_PRELOAD": self.suite.fit_library}
+        gate = ["--ready-file", self._path("compute.ready")]
+        for config in self.configs:
+            gate += ["--start-file", self._path(f"start.{config}")]
+        self.compute = Program("compute", [*words, *self.suite.command, *gate], self.directory, Identity(), environment)
+        self.compute.wait_ready(self._path("compute.ready"), _LIMIT_SECONDS, self.runner.guard)
+        if self.attached:
+            self.suite.splitter.wait_backend(self.runner.guard)
+
+    def _start_renderer(self, shared):
+        """One that is measured from begin() on; it draws until end_renderer()."""
+        for name in ("renderer.ready", "renderer.start"):
+            if os.path.exists(self._path(name)):
+                os.unlink(self._path(name))
+        gate = ["--start-file", self._path("renderer.start"), "--start-timeout", str(2 * _LIMIT_SECONDS)]
+        self.renderer = self.runner.start_renderer(self.directory, Identity(), shared, 0, gate)
+
+    def _end_renderer(self):
+        """(frames a second, p99 from frame to frame)"""
+        self.renderer.interrupt()
+        drawn = self.renderer.result(30, self.runner.guard)
+        self.renderer = None
+        self.runner._check_pixels(drawn)
+        return drawn["fps"], drawn["frame_p99_ms"]
+
+    def _split(self, config):
+        splitter = self.suite.splitter
+        if config in ("sliced", "mixed"):
+            splitter.set_mode("sliced")
+            splitter.slo("--frame-ms", f"{TARGET_MS:g}", "--frame-miss", "1%")
+        else:
+            splitter.set_mode("inter-sm")
+        splitter.set_quota("none")
+
+    def _programs(self, number, config):
+        """What the suite answers for this configuration, its `number`th."""
+        open(self._path(f"start.{config}"), "w", encoding="ascii").close()
+        self.compute.wait_for(lambda: len(self.compute.answers()) > number, _LIMIT_SECONDS, f"it answered for {config}", self.runner.guard, ended=True)
+        self.runner.guard()
+        return self.compute.answers()[number]["programs"]
+
+    def _at_rest(self, measure):
+        """While the renderer is stopped."""
+        os.kill(self.renderer.pid, signal.SIGSTOP)
+        try:
+            time.sleep(_SETTLE_SECONDS)
+            return measure()
+        finally:
+            os.kill(self.renderer.pid, signal.SIGCONT)
+
+    def measure(self):
+        if self.attached:
+            self._start_renderer(True)
+        self._start_compute()
+        for number, config in enumerate(self.configs):
+            if config.startswith("alone"):
+                yield config, self._programs(number, config), None
+                continue
+            if not self.renderer:
+                self._start_renderer(config != "time-slicing")
+            if config != "time-slicing":
+                self._split(config)
+            if config == "resting":
+                yield config, self._at_rest(lambda: self._programs(number, config)), None
+                continue
+            open(self._path("renderer.start"), "w", encoding="ascii").close()
+            programs = self._programs(number, config)
+            yield config, programs, self._end_renderer()
 
 
 def alike(one, other):
@@ -116,6 +169,10 @@ class Measured:
 
     def count(self, config):
         return sum(run["config"] == config for run in self.runs)
+
+    def keep(self, configs, runs):
+        """No more than so many runs of these configurations."""
+        self.runs[:] = [run for run in self.runs if run["config"] not in configs or run["run"] <= runs]
 
     def take(self, config, origin, programs, frames):
         run = {"config": config, "run": self.count(config) + 1, **origin, "programs": {name: _rounded(figures) for name, figures in programs.items()}}
@@ -140,6 +197,12 @@ class Measured:
                 frames.setdefault(run["config"], []).append(run["renderer"])
         return values, errors, frames
 
+    def _percents(self, name, config, base):
+        """Of each run: this configuration's rate against the other's."""
+        rates = {(run["config"], run["run"]): run.get("programs", {}).get(name, {}).get("rate") for run in self.runs}
+        numbers = [number for of, number in rates if of == config]
+        return [100 * rates[config, number] / rates[base, number] for number in numbers if rates[config, number] and rates.get((base, number))]
+
     def rows(self):
         """One row for each program and configuration, one for the renderer in each, one for an Xid."""
         values, errors, frames = self._sorted()
@@ -148,6 +211,8 @@ class Measured:
             if config == "alone-native":
                 continue
             metrics = summaries([{"compute_rate": r["rate"], "compute_p50_ms": r["p50_ms"], "compute_p99_ms": r["p99_ms"]} for r in runs])
+            for metric, base in _PERCENT.get(config, {}).items():
+                metrics.update(summaries([{metric: percent} for percent in self._percents(name, config, base)]))
             if config == "alone" and (name, "alone-native") in values:
                 metrics.update(summaries([{"native_rate": r["rate"]} for r in values[name, "alone-native"]]))
             rows.append(row(name, FILED.get(config, config), metrics, 0, errors.get((name, config), [""])[0], len(runs)))
@@ -183,37 +248,57 @@ class Measured:
         return problems
 
 
+def processes_of(configs):
+    """The processes that measure these configurations: tuples of them."""
+    chosen = (tuple(config for config in process if config in configs) for process in PROCESSES)
+    return [process for process in chosen if process]
+
+
 def measure(suite, configs, repetitions, say, measured, origin, save):
     """Adds runs to `measured` until there are `repetitions` of each configuration, interleaved. `origin()`: {"date", "driver"} of a run; `save()`:
-    called after each. Returns why it stopped or None."""
+    called after each process. Returns why it stopped or None."""
     for repetition in range(1, repetitions + 1):
-        for config in configs:
-            if measured.count(config) >= repetition:
+        for process in processes_of(configs):
+            # One that was cut short is measured anew as a whole: its runs belong together.
+            measured.keep(process, min(map(measured.count, process)))
+            if measured.count(process[0]) >= repetition:
                 continue
-            label = f"{config}, run {repetition} of {repetitions}"
-            try:
-                programs, fps = suite.run(config)
-            except XidSeen as error:
-                measured.fail(config, origin(), f"stopped at {error}", len(suite.runner.xids.seen))
-                say(f"{label}: STOPPED: {error}")
-                save()
-                return str(error)
-            except RunFailed as error:
-                say(f"{label}: FAILED: {error}")
-                try:
-                    suite.runner.guard()
-                except XidSeen as seen:
-                    measured.fail(config, origin(), f"stopped at {seen}", len(suite.runner.xids.seen))
-                    save()
-                    return str(seen)
-                measured.fail(config, origin(), str(error))
-                save()
-                continue
-            measured.take(config, origin(), programs, fps)
-            ran = sum("error" not in figures for figures in programs.values())
-            say(f"{label}: {ran} of {len(programs)} programs ran" + (f", {fps[0]:.1f} frames/s" if fps else ""))
+            stopped = _measure_process(suite, process, f"run {repetition} of {repetitions}", say, measured, origin)
             save()
+            if stopped:
+                return stopped
     return None
+
+
+def _measure_process(suite, process, label, say, measured, origin):
+    """One run of each of its configurations, failed or not. Why everything stops, or None."""
+    left = list(process)
+
+    def fail(why, xids=0):
+        for number, config in enumerate(left):
+            measured.fail(config, origin(), why, 0 if number else xids)
+
+    try:
+        with contextlib.closing(suite.run(process)) as results:
+            for config, programs, frames in results:
+                measured.take(config, origin(), programs, frames)
+                left.remove(config)
+                ran = sum("error" not in figures for figures in programs.values())
+                say(f"{config}, {label}: {ran} of {len(programs)} programs ran" + (f", {frames[0]:.1f} frames/s" if frames else ""))
+        return None
+    except XidSeen as error:
+        fail(f"stopped at {error}", len(suite.runner.xids.seen))
+        say(f"{left[0]}, {label}: STOPPED: {error}")
+        return str(error)
+    except RunFailed as error:
+        say(f"{left[0]}, {label}: FAILED: {error}")
+        try:
+            suite.runner.guard()
+        except XidSeen as seen:
+            fail(f"stopped at {seen}", len(suite.runner.xids.seen))
+            return str(seen)
+        fail(str(error))
+        return None
 
 
 def table(rows):
@@ -221,8 +306,8 @@ def table(rows):
     figures = {(entry["case"], entry["config"]): entry for entry in rows}
     names = list(dict.fromkeys(entry["case"] for entry in rows if entry["case"] != "renderer"))
     lines = [
-        "| program | alone, native kernels, /s | alone, told what fits, /s | in the TSG, renderer at rest, /s | time slicing, % of native | shared, % of at rest | in turns, % of native | shared in turns, % of native |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| program | alone, native kernels, /s | alone, told what fits, /s | in the TSG, renderer at rest, /s | time slicing, % of native | shared, % of alone | shared, % of at rest | in turns, % of native | shared in turns, % of native |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
 
     def rate(name, config, metric="compute_rate"):
@@ -230,16 +315,16 @@ def table(rows):
         return entry["metrics"][metric]["median"] if entry and metric in entry["metrics"] else None
 
     for name in names:
-        native, rest = rate(name, "alone-compute", "native_rate"), rate(name, "resting")
 
-        def against(config, base):
-            value = rate(name, config)
-            if value is not None and base:
-                return f"{100 * value / base:.1f}"
-            return "did not run" if (name, config) in figures else "-"
+        def against(config, metric="percent_of_native"):
+            value = rate(name, config, metric)
+            if value is not None:
+                return f"{value:.1f}"
+            return "did not run" if (name, config) in figures and rate(name, config) is None else "-"
 
-        rates = " | ".join(f"{value:.0f}" if value else "-" for value in (native, rate(name, "alone-compute"), rest))
-        lines.append(f"| {name} | {rates} | {against('time-slicing', native)} | {against('shared', rest)} | {against('sliced', native)} | {against('mixed', native)} |")
+        rates = " | ".join(f"{value:.0f}" if value else "-" for value in (rate(name, "alone-compute", "native_rate"), rate(name, "alone-compute"), rate(name, "resting")))
+        shared = f"{against('shared', 'percent_of_alone')} | {against('shared', 'percent_of_resting')}"
+        lines.append(f"| {name} | {rates} | {against('time-slicing')} | {shared} | {against('sliced')} | {against('mixed')} |")
     beside = ", ".join(
         f"{config} {figures['renderer', config]['metrics']['renderer_fps']['median']:.1f} (p99 {figures['renderer', config]['metrics']['frame_p99_ms']['median']:.2f} ms)"
         for config in CONFIGS

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Real CUDA work, unmodified: PyTorch programs, one after the other, each for a moment, as one line of JSON.
 
-  torch_suite.py --seconds 0.5 [--programs softmax,sdpa] [--ready-file FILE --start-file FILE]
+  torch_suite.py --seconds 0.5 [--programs softmax,sdpa] [--ready-file FILE --start-file FILE ...]
   torch_suite.py --verify --seconds 20 [--reference FILE] [--context-file FILE]
 
 {"torch", "gpu", "programs": {NAME: {"rate", "p50_ms", "p99_ms", "checksum"} or {"error"}}}. A program whose last result is not its first one is
-an error: within a thousandth, since libraries may choose kernels that add in any order. bench/real_programs.py runs it beside a renderer.
+an error: within a thousandth, since libraries may choose kernels that add in any order. All are prepared first. With several --start-file they are
+measured anew, with a line, each time that the next one appears: what surrounds them can change while the process stays the same.
+bench/real_programs.py runs it beside a renderer.
 
 --verify: all programs in turns, round and round, each result compared with the first one: bit for bit, where the "programs" of an earlier run (FILE)
 say that the program is "exact" and the first result has their bits, else within a thousandth. {"programs": {NAME: {"checks", "wrong", "exact", "bits", "sum", "text"} or {"error"}}}.
@@ -161,32 +163,53 @@ def programs():
     }
 
 
-def measure(prepare, seconds):
-    torch.manual_seed(7)
-    function = prepare()
-    for _ in range(3):
-        first = function()
-    torch.cuda.synchronize()
-    first = first.detach().float().clone()
-    times = []
-    end = time.monotonic() + seconds
-    begin = last = time.monotonic()
-    while last < end:
-        out = function()
-        torch.cuda.synchronize()
-        now = time.monotonic()
-        times.append(now - last)
-        last = now
-    scale = first.abs().max().item()
-    if not torch.allclose(out.detach().float(), first, rtol=1e-3, atol=1e-3 * scale):
-        raise RuntimeError("the last result is not the first one")
-    times.sort()
-    return {
-        "rate": len(times) / (last - begin),
-        "p50_ms": 1e3 * times[len(times) // 2],
-        "p99_ms": 1e3 * times[min(len(times) - 1, int(0.99 * len(times)))],
-        "checksum": float(first.double().abs().sum()),
-    }
+class Prepared:
+    """One program with its first result, or why there is none."""
+
+    def __init__(self, prepare):
+        self.error = None
+        try:
+            torch.manual_seed(7)
+            self._function = prepare()
+            for _ in range(3):
+                first = self._function()
+            torch.cuda.synchronize()
+            self._first = first.detach().float().clone()
+            self._scale = self._first.abs().max().item()
+        except Exception as error:  # whatever it is, the others are measured
+            self.error = _line(error)
+
+    def measure(self, seconds):
+        if self.error:
+            return {"error": self.error}
+        try:
+            return self._measure(seconds)
+        except Exception as error:
+            return {"error": _line(error)}
+
+    def _measure(self, seconds):
+        times = []
+        end = time.monotonic() + seconds
+        begin = last = time.monotonic()
+        while last < end:
+            out = self._function()
+            torch.cuda.synchronize()
+            now = time.monotonic()
+            times.append(now - last)
+            last = now
+        if not torch.allclose(out.detach().float(), self._first, rtol=1e-3, atol=1e-3 * self._scale):
+            raise RuntimeError("the last result is not the first one")
+        times.sort()
+        return {
+            "rate": len(times) / (last - begin),
+            "p50_ms": 1e3 * times[len(times) // 2],
+            "p99_ms": 1e3 * times[min(len(times) - 1, int(0.99 * len(times)))],
+            "checksum": float(self._first.double().abs().sum()),
+        }
+
+
+def _line(error):
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 class TorchOps:
@@ -231,6 +254,7 @@ def verified(names, known, options):
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     prepared, errors = verify.prepare_all(TorchOps, known, names, reference)
     be_ready(options)
+    wait_for(options.start_file[0] if options.start_file else None)
     seconds = verify.go_round(prepared, errors, options.seconds, lambda: bool(stop))
     return seconds, verify.results(prepared, errors)
 
@@ -238,7 +262,6 @@ def verified(names, known, options):
 def be_ready(options):
     if options.ready_file:
         open(options.ready_file, "w", encoding="ascii").close()
-    wait_for(options.start_file)
 
 
 def wait_for(path):
@@ -251,7 +274,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.5, help="for each program")
     parser.add_argument("--programs", help="comma-separated; default: all")
     parser.add_argument("--ready-file")
-    parser.add_argument("--start-file")
+    parser.add_argument("--start-file", action="append", default=[], help="measure when it exists; once for each that is named")
     parser.add_argument("--verify", action="store_true", help="compare every result instead of measuring; --seconds is for all programs together")
     parser.add_argument("--reference", metavar="FILE", help="JSON: what --verify printed as programs")
     parser.add_argument("--context-file", metavar="FILE", help="touch no GPU before this file exists")
@@ -265,15 +288,11 @@ def main():
         seconds, found = verified(names, known, options)
         print(json.dumps({**facts, "seconds": seconds, "programs": found}))
         sys.exit(1 if any(one.get("wrong") for one in found.values()) else 0)
+    prepared = {name: Prepared(known[name]) for name in names}
     be_ready(options)
-    results = {}
-    for name in names:
-        try:
-            results[name] = measure(known[name], options.seconds)
-        except Exception as error:  # whatever it is, the others are measured
-            results[name] = {"error": str(error).splitlines()[0][:200]}
-        torch.cuda.empty_cache()
-    print(json.dumps({**facts, "programs": results}))
+    for path in options.start_file or [None]:
+        wait_for(path)
+        print(json.dumps({**facts, "programs": {name: program.measure(options.seconds) for name, program in prepared.items()}}), flush=True)
 
 
 if __name__ == "__main__":

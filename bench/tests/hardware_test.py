@@ -37,7 +37,7 @@ class OnHardware(unittest.TestCase):
         exists = os.path.exists
         for target, value in (
             ("corunlib.hardware.os.path.exists", lambda path: path == "/dev/nvidiactl" or exists(path)),
-            ("corunlib.hardware.Stack", lambda prefix, work: stack),
+            ("corunlib.hardware.Stack", lambda prefix, work, options=(): stack),
             ("corunlib.hardware.KernelXidLog", lambda: self.xids),
             ("corunlib.hardware.Runner", lambda *words: types.SimpleNamespace(workload=types.SimpleNamespace(frame_iterations=1))),
             ("corunlib.hardware.HardwareWorkload", lambda *words: None),

@@ -348,6 +348,31 @@ class RealPrograms(StubRig):
     def rows(self):
         return {(row["case"], row["config"]): row for row in self.result()["rows"]}
 
+    def test_what_surrounds_each_configuration(self):
+        programs = real._Process._programs
+        seen = []
+
+        def look(process, number, config):
+            renderer = process.renderer
+            with contextlib.ExitStack() as stack:
+                state = "none"
+                if renderer:
+                    state = stack.enter_context(open(f"/proc/{renderer.pid}/stat", encoding="ascii")).read().rsplit(")", 1)[1].split()[0]
+            seen.append((config, "stopped" if state == "T" else "draws" if renderer else "none", bool(renderer) and "--register" in renderer.command, process.compute.pid))
+            return programs(process, number, config)
+
+        status, _, err = self.run_it("--runs", "1", "--configs", ",".join(real.CONFIGS), patch=mock.patch.object(real._Process, "_programs", look))
+        self.assertEqual(status, 0, err)
+        self.assertEqual([entry[:3] for entry in seen], [
+            ("alone-native", "none", False), ("time-slicing", "draws", False), ("sliced", "draws", True), ("alone", "none", False),
+            ("resting", "stopped", True), ("shared", "draws", True), ("mixed", "draws", True)])
+        pids = [entry[3] for entry in seen]
+        self.assertEqual([pids.index(pid) for pid in pids], [0, 0, 0, 3, 4, 4, 6])
+        rows = self.rows()
+        self.assertEqual(rows["sort", "sliced"]["metrics"]["percent_of_native"]["median"], 100.0)
+        self.assertEqual({name for name, config in rows if config == "shared"}, {"sort", "scan", "renderer"})
+        self.assertNotIn(("renderer", "resting"), rows)
+
     def cut(self):
         """One round and the beginning of another. Nothing is written after the very first run, which has no row of its own."""
         status, _, err = self.run_it("--runs", "3", patch=interrupt_after(3))

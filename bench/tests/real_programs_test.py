@@ -20,11 +20,12 @@ class Suite:
         self.answers = answers
         self.runner = types.SimpleNamespace(guard=lambda: None)
 
-    def run(self, config):
-        answer = self.answers[config]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer, None if config.startswith("alone") else (98.0, 10.5)
+    def run(self, configs):
+        for config in configs:
+            answer = self.answers[config]
+            if isinstance(answer, Exception):
+                raise answer
+            yield config, answer, None if config.startswith("alone") else (98.0, 10.5)
 
 
 def measure(suite, configs, runs=1, measured=None):
@@ -56,23 +57,45 @@ class Measure(unittest.TestCase):
             self.assertEqual(len(problems), 1)
             self.assertIn(f"sort: shared results differ from {other}", problems[0])
 
-    def test_a_renderer_at_rest_is_no_other_workload_for_long(self):
-        started = []
-        workload = types.SimpleNamespace(render_extra=["--x"])
-
-        def start(directory, identity, shared, seconds, fps=None):
-            started.append((shared, fps, list(workload.render_extra)))
-
-        suite = real.SuiteRunner(types.SimpleNamespace(workload=workload, start_renderer=start), None, [], "")
-        suite._start_renderer("", None, True, True)
-        suite._start_renderer("", None, True, False)
-        self.assertEqual(started, [(True, real.RESTING_FPS, ["--x", "--warmup-frames", "1"]), (True, None, ["--x"])])
-
     def test_results_that_change_from_run_to_run_are_a_problem(self):
         suite = Suite({})
         sums = iter((10.0, 11.0))
-        suite.run = lambda config: ({"sort": figures(1000, next(sums))}, None)
+        suite.run = lambda configs: (entry for entry in [(configs[0], {"sort": figures(1000, next(sums))}, None)])
         self.assertEqual(len(measure(suite, ["alone"], 2)[1]), 1)
+
+    def test_percentages_are_of_the_same_run(self):
+        suite = Suite({})
+        rates = iter((1000.0, 400.0, 500.0, 210.0, 800.0, 300.0))  # alone and in turns: 40, 42 and 37.5 %
+        suite.run = lambda configs: ((config, {"sort": figures(next(rates))}, None) for config in configs)
+        rows, _ = measure(suite, ["alone-native", "sliced"], 3)
+        self.assertEqual(rows[0]["metrics"]["percent_of_native"], {"median": 40.0, "min": 37.5, "max": 42.0})
+        self.assertEqual(rows[0]["metrics"]["compute_rate"]["median"], 300.0)
+
+    def test_no_percentage_of_what_did_not_run(self):
+        rows, _ = measured({"resting": {"big": {"error": "701"}}, "shared": {"big": figures(5)}})
+        self.assertNotIn("percent_of_resting", rows[0]["metrics"])
+
+    def test_configurations_of_a_process_stay_together(self):
+        self.assertEqual(real.processes_of(["shared", "alone", "sliced", "resting"]), [("sliced",), ("alone",), ("resting", "shared")])
+
+    def test_a_process_that_was_cut_is_measured_as_a_whole(self):
+        runs = real.Measured()
+        runs.take("alone-native", {}, {"sort": figures(1)}, None)
+        runs.take("alone-native", {}, {"sort": figures(2)}, None)
+        runs.take("sliced", {}, {"sort": figures(1)}, None)
+        asked = []
+        suite = Suite({"alone-native": {"sort": figures(1000)}, "sliced": {"sort": figures(400)}})
+        run = suite.run
+        suite.run = lambda configs: asked.append(configs) or run(configs)
+        rows, _ = measure(suite, ["alone-native", "sliced"], 2, runs)
+        self.assertEqual(asked, [("alone-native", "sliced")])
+        self.assertEqual([(run["config"], run["run"]) for run in runs.runs], [("alone-native", 1), ("sliced", 1), ("alone-native", 2), ("sliced", 2)])
+
+    def test_what_a_failed_process_did_not_come_to_failed_as_well(self):
+        runs = real.Measured()
+        _, problems = measure(Suite({"alone-native": {"sort": figures(1)}, "time-slicing": errors.RunFailed("no"), "sliced": {"sort": figures(1)}}), ["alone-native", "time-slicing", "sliced"], 1, runs)
+        self.assertEqual([run["config"] for run in runs.runs if "failed" in run], ["time-slicing", "sliced"])
+        self.assertEqual({runs.count(config) for config in ("alone-native", "time-slicing", "sliced")}, {1})
 
     def test_a_run_that_fails_does_not_end_the_others(self):
         rows, problems = measured({"alone": errors.RunFailed("no"), "shared": {"sort": figures(950)}})
@@ -92,8 +115,8 @@ class Table(unittest.TestCase):
             "mixed": {"mm": figures(900), "big": figures(100)},
         })
         lines = real.table(rows)
-        self.assertEqual(lines[2], "| mm | 1000 | 900 | 800 | 2.0 | 95.0 | 40.0 | 90.0 |")
-        self.assertEqual(lines[3], "| big | 500 | 500 | - | 2.0 | did not run | 40.0 | 20.0 |")
+        self.assertEqual(lines[2], "| mm | 1000 | 900 | 800 | 2.0 | 84.4 | 95.0 | 40.0 | 90.0 |")
+        self.assertEqual(lines[3], "| big | 500 | 500 | - | 2.0 | did not run | did not run | 40.0 | 20.0 |")
         self.assertIn("shared 98.0 (p99 10.50 ms)", lines[-1])
 
 

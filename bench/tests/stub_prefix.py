@@ -106,13 +106,13 @@ def vudactl():
     os.execvpe(command[0], command, env)
 
 
-def measured():
+def measured(start=option("--start-file")):
     """What every load does: get ready, wait for the start, run, answer."""
     stop = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
     if option("--ready-file"):
         touch(option("--ready-file"))
-    while option("--start-file") and not os.path.exists(option("--start-file")) and not stop:
+    while start and not os.path.exists(start) and not stop:
         time.sleep(0.005)
     if os.environ.get("STUB_HANG") == name and shared:
         time.sleep(600)
@@ -147,10 +147,12 @@ def suite():
         time.sleep(0.002)
     if shared:
         attach(os.environ["STUB_STATE"], "corun")
-    measured()
     if "--verify" not in arguments:
-        print(json.dumps({"programs": {name: {"rate": 1000.0, "p50_ms": 1.0, "p99_ms": 1.1, "checksum": 10.0} for name in option("--programs").split(",")}}))
+        for start in [word for before, word in zip(arguments, arguments[1:]) if before == "--start-file"]:
+            measured(start)
+            print(json.dumps({"programs": {name: {"rate": 1000.0, "p50_ms": 1.0, "p99_ms": 1.1, "checksum": 10.0} for name in option("--programs").split(",")}}), flush=True)
         return 0
+    measured()
     answer = {"checks": 9, "wrong": 0, "exact": True, "bits": "b", "sum": 1.0, "text": ""}
     programs = {name: dict(answer, as_alone=True) for name in option("--programs").split(",")}
     wish = json.loads(os.environ.get("STUB_SUITE", "{}")) if shared else {}
