@@ -17,6 +17,7 @@ WORDS = {
     "graph-child": "graphs in graphs",
     "graph-memory": "graphs with memory nodes",
     "shared-memory": "48,128 and 49,152 bytes of shared memory a block",
+    "shared-memory-blocks": "blocks with shared memory, as many as a multiprocessor holds",
     "native-module": "large kernels of a module, with variables",
     "native-graph": "graphs with large kernels, with variables",
     "native-graph-update": "graphs that an update gives larger kernels",
@@ -43,6 +44,16 @@ WORDS = {
     "bad-address": "a kernel that writes to where nothing is",
     "native-fault": "a large kernel that writes to where nothing is",
 }
+
+
+# What a case finds out, beside whether it works: its figures with these beginnings. They may differ between alone and shared.
+_FINDINGS = {"shared-memory-blocks": ("blocks_at_most_", "shared_memory_per_sm")}
+
+
+def findings(case, run):
+    """{metric: value} of a run that passed."""
+    wanted = _FINDINGS.get(case, ())
+    return {name: float(value) for name, value in run.get("figures", {}).items() if name.startswith(wanted)}
 
 
 def verdict(alone, shared):
@@ -99,6 +110,16 @@ def table(rows):
     def figure(entry, metric, digits):
         return f"{entry['metrics'][metric]['median']:.{digits}f}" if entry and metric in entry["metrics"] else "-"
 
+    def room(entry):
+        return f"{entry['metrics']['shared_memory_per_sm']['median'] / 1024:g} KiB"
+
+    def found(alone, shared):
+        """What a case has found out, of those that are to find out something."""
+        if "shared_memory_per_sm" not in shared["metrics"]:
+            return ""
+        text = f"{room(shared)} of shared memory for all blocks of a multiprocessor"
+        return f"{text} (alone {room(alone)})" if alone and "shared_memory_per_sm" in alone["metrics"] else text
+
     for case, words in WORDS.items():
         configs = by_case.get(case, {})
         shared = configs.get("shared")
@@ -110,6 +131,7 @@ def table(rows):
             split_kind, _, split_why = split["note"].partition(": ")
             if (split_kind, split_why) != (kind, why):
                 why = "; ".join(filter(None, [why, f"with compute kept off TPCs: {SHARED_WORDS.get(split_kind, split_kind)} {split_why}".strip()]))
+        why = "; ".join(filter(None, [why, found(configs.get("alone-compute"), shared)]))
         cells = [words, SHARED_WORDS.get(kind, kind), _cell(why), figure(configs.get("alone-compute"), "round_ms", 2), figure(shared, "round_ms", 2), figure(shared, "renderer_fps", 1)]
         lines.append("| " + " | ".join([*cells, f"`features.py --cases {case}`"]) + " |")
     alone = by_case.get("renderer", {}).get("alone-renderer")

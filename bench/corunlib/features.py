@@ -4,7 +4,7 @@ import os
 import time
 
 from .errors import RunFailed, XidSeen
-from .feature_verdicts import verdict
+from .feature_verdicts import findings, verdict
 from .identity import Identity
 from .matrix import TSG_NAME
 from .program import Program
@@ -277,7 +277,7 @@ class Measurement:
             figures = [{"passed": float(run["outcome"] == "passed")} for run in runs]
             for figure, run in zip(figures, runs):
                 if run["outcome"] == "passed":
-                    figure.update(round_ms=run["round_ms"], first_ms=run["first_ms"])
+                    figure.update(round_ms=run["round_ms"], first_ms=run["first_ms"], **findings(case, run))
                 if config in _MODES:
                     figure.update(attaches=float(run["attaches"]), launches_refused=float(run["refused"]))
             metrics = summaries(figures + self.frames.get((case, config), []))

@@ -35,6 +35,7 @@ Status ipc_other_side(Rig& rig, const std::string& handle);
 // --- cases_*.cc
 Status plain_launch(Rig& rig);
 Status shared_memory(Rig& rig);
+Status shared_memory_blocks(Rig& rig);
 Status cooperative_launch(Rig& rig);
 Status cooperative_full(Rig& rig);
 Status cluster_launch(Rig& rig);

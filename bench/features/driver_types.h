@@ -39,6 +39,7 @@ inline constexpr int kPageableAccess = 88;
 inline constexpr int kConcurrentManaged = 89;
 inline constexpr int kCooperative = 95;
 inline constexpr int kVirtualMemory = 102;
+inline constexpr int kReservedSharedBytes = 111;
 inline constexpr int kMemoryPools = 115;
 inline constexpr int kCluster = 120;
 
@@ -49,6 +50,7 @@ inline constexpr int kHeapSize = 2;
 
 inline constexpr unsigned kNonBlocking = 1;          // CU_STREAM_NON_BLOCKING
 inline constexpr int kDynamicSharedBytes = 8;        // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+inline constexpr int kSharedCarveout = 9;            // CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
 inline constexpr int kLocalBytes = 3;                // CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
 inline constexpr unsigned kAttachGlobal = 1;         // CU_MEM_ATTACH_GLOBAL
 inline constexpr unsigned kHostPortable = 1;         // CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE

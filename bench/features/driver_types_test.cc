@@ -35,12 +35,14 @@ static_assert(kMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT &&
               kConcurrentManaged == CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS &&
               kCooperative == CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH &&
               kVirtualMemory == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED &&
+              kReservedSharedBytes == CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK &&
               kMemoryPools == CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED &&
               kCluster == CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH);
 static_assert(kStackSize == CU_LIMIT_STACK_SIZE && kPrintfSize == CU_LIMIT_PRINTF_FIFO_SIZE &&
               kHeapSize == CU_LIMIT_MALLOC_HEAP_SIZE);
 static_assert(kNonBlocking == CU_STREAM_NON_BLOCKING &&
               kDynamicSharedBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES &&
+              kSharedCarveout == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT &&
               kLocalBytes == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES && kAttachGlobal == CU_MEM_ATTACH_GLOBAL &&
               kHostPortable == CU_MEMHOSTALLOC_PORTABLE && kHostDeviceMap == CU_MEMHOSTALLOC_DEVICEMAP &&
               kHostPortable == CU_MEMHOSTREGISTER_PORTABLE && kHostDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP &&

@@ -19,6 +19,7 @@ namespace vuda::bench::features {
 
 struct FunctionTag {
     std::string name;
+    unsigned carveout = 50;  // per cent of a multiprocessor's shared memory; some, until more is asked for
 };
 struct ModuleTag {
     std::vector<std::unique_ptr<FunctionTag>> functions;

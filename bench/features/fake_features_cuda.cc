@@ -1,11 +1,13 @@
 // A stand-in for libcuda.so.1 that runs kernels.cu on the host, at once, so that the cases and what they expect are
 // tested without a GPU. It has no cluster launches, no device runtime and no IPC. What goes wrong is asked for by
 // environment variables, read at each launch:
-//   FAKE_CUDA_WRONG=KERNEL   one word of its first argument is wrong afterwards
+//   FAKE_CUDA_WRONG=KERNEL   one word of its first argument is wrong afterwards; KERNEL:1: of its second, and so on
 //   FAKE_CUDA_LOSE=KERNEL    it faults; from then on every call answers CUDA error 719
+//   FAKE_CUDA_SHARED=BYTES   of shared memory for all blocks of a multiprocessor; without it 228 KiB, as on Hopper
 // Using a context, module or object that has gone aborts, and so does leaving one behind: fake_objects() counts them.
 #include "bench/features/fake_features.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -19,10 +21,18 @@ using namespace vuda::bench::features::fake;
 ContextTag* g_primary = nullptr;
 int g_retained = 0;
 size_t g_stack = 1024;
+constexpr unsigned kReserved = 1024;     // bytes of shared memory a block
+constexpr unsigned kMostResidents = 32;  // blocks of a multiprocessor
 
 bool is_named(const char* variable, const std::string& kernel) {
     const char* value = std::getenv(variable);
     return value && kernel == value;
+}
+
+unsigned residents(CuFunction function, unsigned shared_bytes) {
+    const char* value = std::getenv("FAKE_CUDA_SHARED");
+    const unsigned room = value ? static_cast<unsigned>(std::atoi(value)) : 228u << 10;
+    return std::clamp(room * function->carveout / 100 / (shared_bytes + kReserved), 1u, kMostResidents);
 }
 
 void run_now(const std::string& name, FakeShape shape, const std::vector<uint64_t>& values) {
@@ -34,7 +44,9 @@ void run_now(const std::string& name, FakeShape shape, const std::vector<uint64_
         return;
     }
     if (run_fake_kernel(name.c_str(), shape, arguments.data()) == FakeRun::kAssertFailed) g_error = kAssert;
-    if (is_named("FAKE_CUDA_WRONG", name)) ++*reinterpret_cast<uint32_t*>(copy[0]);
+    for (size_t i = 0; i < copy.size(); ++i)
+        if (is_named("FAKE_CUDA_WRONG", i == 0 ? name : name + ":" + std::to_string(i)))
+            ++*reinterpret_cast<uint32_t*>(copy[i]);
 }
 
 // Arguments of 8 bytes at most, read before the launch call returns, as CUDA does.
@@ -44,7 +56,7 @@ std::vector<uint64_t> read_arguments(const std::string& name, void** arguments) 
         {"feature_step", "puu"},     {"feature_spin", "pp"},       {"feature_printf", "u"},
         {"feature_assert", "puu"},   {"feature_malloc", "ppuu"},   {"feature_local", "pu"},
         {"feature_recurse", "pu"},   {"feature_constant", "p"},    {"feature_shared", "pu"},
-        {"feature_texture", "ppuu"}, {"feature_grid_sync", "ppu"},
+        {"feature_texture", "ppuu"}, {"feature_grid_sync", "ppu"}, {"feature_residents", "pppp"},
     };
     std::vector<uint64_t> values;
     for (const auto& [kernel, shape] : kShapes) {
@@ -58,9 +70,10 @@ std::vector<uint64_t> read_arguments(const std::string& name, void** arguments) 
     return values;
 }
 
-int launch(CuFunction function, unsigned blocks, unsigned threads, StreamTag* stream, void** arguments) {
+int launch(CuFunction function, unsigned blocks, unsigned threads, unsigned shared_bytes, StreamTag* stream,
+           void** arguments) {
     return now_or_later(stream, 0,
-                        [name = function->name, shape = FakeShape{blocks, threads},
+                        [name = function->name, shape = FakeShape{blocks, threads, residents(function, shared_bytes)},
                          values = read_arguments(function->name, arguments)] { run_now(name, shape, values); });
 }
 
@@ -86,8 +99,12 @@ FAKE cuDeviceGetName(char* name, int size, int) {
 }
 FAKE cuDeviceGetUuid(char* uuid, int) { return std::memset(uuid, 7, 16), 0; }
 FAKE cuDeviceGetAttribute(int* value, int attribute, int) {
-    *value = attribute == kMultiprocessors ? 2 : attribute == kComputeMajor ? 8 : attribute != kCluster;
-    return 0;
+    switch (attribute) {
+        case kMultiprocessors: return *value = kFakeProcessors, 0;
+        case kComputeMajor: return *value = 8, 0;
+        case kReservedSharedBytes: return *value = kReserved, 0;
+        default: return *value = attribute != kCluster, 0;
+    }
 }
 
 FAKE cuDevicePrimaryCtxRetain(CuContext* context, int) {
@@ -152,21 +169,25 @@ FAKE cuModuleGetGlobal_v2(CuPointer* pointer, size_t* bytes, CuModule, const cha
     *pointer = static_cast<CuPointer>(reinterpret_cast<uintptr_t>(fake_constants(bytes)));
     return in_context();
 }
-FAKE cuFuncSetAttribute(CuFunction, int, int value) { return value <= 232'448 ? in_context() : 1; }
+FAKE cuFuncSetAttribute(CuFunction function, int attribute, int value) {
+    LOCKED;
+    if (attribute == kSharedCarveout) function->carveout = static_cast<unsigned>(value);
+    return value <= 232'448 ? in_context() : 1;
+}
 FAKE cuFuncGetAttribute(int* value, int, CuFunction) { return *value = 8192, in_context(); }
 FAKE cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CuFunction, int, size_t) {
     return *blocks = 2, in_context();
 }
 
-FAKE cuLaunchKernel(CuFunction function, unsigned x, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned,
-                    CuStream stream, void** arguments, void**) {
+FAKE cuLaunchKernel(CuFunction function, unsigned x, unsigned, unsigned, unsigned threads, unsigned, unsigned,
+                    unsigned shared_bytes, CuStream stream, void** arguments, void**) {
     LOCKED;
-    return launch(function, x, threads, stream, arguments);
+    return launch(function, x, threads, shared_bytes, stream, arguments);
 }
 FAKE cuLaunchCooperativeKernel(CuFunction function, unsigned x, unsigned, unsigned, unsigned threads, unsigned,
-                               unsigned, unsigned, CuStream stream, void** arguments) {
+                               unsigned, unsigned shared_bytes, CuStream stream, void** arguments) {
     LOCKED;
-    return launch(function, x, threads, stream, arguments);
+    return launch(function, x, threads, shared_bytes, stream, arguments);
 }
 FAKE cuLaunchHostFunc(CuStream stream, CuHostFunction function, void* data) {
     LOCKED;

@@ -1,15 +1,17 @@
 #include "bench/features/fake_kernels.h"
 
+#include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 #include <vector>
 
 // The language of kernels.cu, as far as it goes on a host. Threads of a block run one after the other, or each in a
-// thread of the host where they wait for each other.
+// thread of the host where they wait for each other. Blocks do likewise where it counts how many there are at a time.
 #define __global__
 #define __device__
 #define __constant__ static
@@ -26,15 +28,28 @@ Index blockDim, gridDim;
 
 std::barrier<>* g_block = nullptr;
 std::barrier<>* g_grid = nullptr;
+std::barrier<>* g_residents = nullptr;
+thread_local bool t_arrives = false;  // as one of those, and has yet to look at the clock
 std::atomic<bool> g_assert_failed{false};
 
 void __syncthreads() { g_block->arrive_and_wait(); }
 
 unsigned atomicAdd(unsigned* at, unsigned value) { return std::atomic_ref<unsigned>(*at).fetch_add(value); }
+unsigned atomicSub(unsigned* at, unsigned value) { return std::atomic_ref<unsigned>(*at).fetch_sub(value); }
 unsigned atomicExch(unsigned* at, unsigned value) { return std::atomic_ref<unsigned>(*at).exchange(value); }
+unsigned atomicMax(unsigned* at, unsigned value) {
+    std::atomic_ref<unsigned> word(*at);
+    unsigned before = word.load();
+    while (before < value && !word.compare_exchange_weak(before, value)) {
+    }
+    return before;
+}
 
-// A GPU of 2 GHz.
+unsigned multiprocessor() { return blockIdx.x % vuda::bench::features::kFakeProcessors; }
+
+// A GPU of 2 GHz. It stands still until all blocks are there that there is room for.
 unsigned long long clock64() {
+    if (std::exchange(t_arrives, false)) g_residents->arrive_and_wait();
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     return 2 * static_cast<unsigned long long>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
 }
@@ -67,7 +82,7 @@ unsigned memory[16384];  // a block's shared memory
 namespace vuda::bench::features {
 namespace {
 
-enum class Style { kOneByOne, kBlock, kGrid };
+enum class Style { kOneByOne, kBlock, kGrid, kResidents };
 
 template <typename... Arguments, size_t... Places>
 void call(void (*function)(Arguments...), void** arguments, std::index_sequence<Places...>) {
@@ -95,7 +110,7 @@ constexpr Kernel kKernels[] = {
     VUDA_FAKE(feature_malloc, Style::kOneByOne),  VUDA_FAKE(feature_local, Style::kOneByOne),
     VUDA_FAKE(feature_recurse, Style::kOneByOne), VUDA_FAKE(feature_constant, Style::kOneByOne),
     VUDA_FAKE(feature_texture, Style::kOneByOne), VUDA_FAKE(feature_shared, Style::kBlock),
-    VUDA_FAKE(feature_grid_sync, Style::kGrid),
+    VUDA_FAKE(feature_grid_sync, Style::kGrid),   VUDA_FAKE(feature_residents, Style::kResidents),
 };
 #undef VUDA_FAKE
 
@@ -119,6 +134,23 @@ void run_threads(unsigned count, std::barrier<>*& barrier, const Kernel& kernel,
     }
 }
 
+// As many blocks as there is room for, each in a thread, and the next when those have gone.
+void run_residents(FakeShape shape, const Kernel& kernel, void** arguments) {
+    for (unsigned first = 0; first < shape.blocks;) {
+        const unsigned end = std::min(shape.blocks, first + shape.residents * kFakeProcessors);
+        std::barrier<> all(static_cast<std::ptrdiff_t>(end - first));
+        g_residents = &all;
+        std::vector<std::jthread> threads;
+        for (; first < end; ++first) {
+            threads.emplace_back([&, block = first] {
+                t_arrives = true;
+                blockIdx.x = block;
+                for (threadIdx.x = 0; threadIdx.x < shape.threads; ++threadIdx.x) kernel.call(arguments);
+            });
+        }
+    }
+}
+
 }  // namespace
 
 bool has_fake_kernel(const char* name) { return find(name) != nullptr; }
@@ -136,6 +168,8 @@ FakeRun run_fake_kernel(const char* name, FakeShape shape, void** arguments) {
     gridDim.x = shape.blocks;
     if (kernel->style == Style::kGrid) {
         run_threads(shape.blocks, g_grid, *kernel, arguments, true, 0);
+    } else if (kernel->style == Style::kResidents) {
+        run_residents(shape, *kernel, arguments);
     } else {
         for (unsigned block = 0; block < shape.blocks; ++block) {
             if (kernel->style == Style::kBlock) {

@@ -5,9 +5,12 @@ namespace vuda::bench::features {
 
 enum class FakeRun { kDone, kUnknown, kAssertFailed };
 
+inline constexpr unsigned kFakeProcessors = 2;
+
 struct FakeShape {
     unsigned blocks;
     unsigned threads;
+    unsigned residents;  // blocks that a multiprocessor holds at a time
 };
 
 bool has_fake_kernel(const char* name);

@@ -16,6 +16,7 @@ class Features : public ::testing::Test {
     ~Features() override {
         ::unsetenv("FAKE_CUDA_WRONG");
         ::unsetenv("FAKE_CUDA_LOSE");
+        ::unsetenv("FAKE_CUDA_SHARED");
     }
 
     FeatureReport run(const char* name) {
@@ -81,6 +82,8 @@ TEST_F(Features, WrongResultsAreFoundInEveryCase) {
         {"graph-child", "feature_step"},
         {"graph-memory", "feature_step"},
         {"shared-memory", "feature_shared"},
+        {"shared-memory-blocks", "feature_residents"},
+        {"shared-memory-blocks", "feature_residents:1"},
         {"native-module", "feature_constant"},
         {"native-module", "feature_step"},
         {"native-graph", "feature_step"},
@@ -107,6 +110,37 @@ TEST_F(Features, WrongResultsAreFoundInEveryCase) {
         EXPECT_EQ(report.exit_code(), kExitWrongResult);
     }
     EXPECT_EQ(left_behind(), 0);
+}
+
+TEST_F(Features, BlocksOfAMultiprocessorAreFiguresAndNoResult) {
+    const FeatureReport alone = run("shared-memory-blocks");
+    EXPECT_EQ(alone.figures, nlohmann::ordered_json::parse(R"({
+        "blocks_at_most_1024": 32, "blocks_at_most_4096": 32, "blocks_at_most_8192": 25, "blocks_at_most_11264": 19,
+        "blocks_at_most_16384": 13, "blocks_at_most_24576": 9, "blocks_at_most_32768": 6, "blocks_at_most_47104": 4,
+        "shared_memory_per_sm": 233472})"));
+    ::setenv("FAKE_CUDA_SHARED", "49152", 1);
+    const FeatureReport beside_graphics = run("shared-memory-blocks");
+    EXPECT_EQ(beside_graphics.figures, nlohmann::ordered_json::parse(R"({
+        "blocks_at_most_1024": 24, "blocks_at_most_4096": 9, "blocks_at_most_8192": 5, "blocks_at_most_11264": 4,
+        "blocks_at_most_16384": 2, "blocks_at_most_24576": 1, "blocks_at_most_32768": 1, "blocks_at_most_47104": 1,
+        "shared_memory_per_sm": 49152})"));
+    EXPECT_EQ(beside_graphics.outcome, Outcome::kPassed) << beside_graphics.error;
+    EXPECT_EQ(beside_graphics.checksum, alone.checksum);
+    EXPECT_EQ(left_behind(), 0);
+}
+
+TEST_F(Features, OfSeveralRoundsTheMostBlocksCount) {
+    const auto cuda = Driver::load(FAKE_LIBCUDA);
+    ASSERT_TRUE(cuda.ok());
+    (*cuda)->init(0);
+    Rig rig(**cuda, 0, {});
+    ASSERT_TRUE(rig.use_primary().ok());
+    for (const char* bytes : {"32768", "49152", "16384"}) {
+        ::setenv("FAKE_CUDA_SHARED", bytes, 1);
+        ASSERT_TRUE(shared_memory_blocks(rig).ok());
+    }
+    EXPECT_EQ(rig.figures["blocks_at_most_8192"], 5);
+    EXPECT_EQ(rig.figures["shared_memory_per_sm"], 49152);
 }
 
 TEST_F(Features, ALostContextIsToldFromAWrongResult) {

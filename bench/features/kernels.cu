@@ -9,6 +9,15 @@
 // No unnamed namespace: what is in one is named after the path of this file in PTX.
 __device__ unsigned index() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
+// On the host fake_kernels.cc says where a block is.
+#ifdef __CUDACC__
+__device__ unsigned multiprocessor() {
+    unsigned sm;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+    return sm;
+}
+#endif
+
 // Not inlined and not a loop: each level takes stack.
 extern "C" __device__ __noinline__ unsigned feature_descend(unsigned depth, unsigned value) {
     volatile unsigned frame[24];
@@ -100,6 +109,19 @@ extern "C" __global__ void feature_shared(unsigned* out, unsigned words) {
     unsigned sum = 0;
     for (unsigned i = threadIdx.x; i < words; i += blockDim.x) sum += memory[words - 1 - i] * (i + 1);
     atomicAdd(&out[blockIdx.x], sum);
+}
+
+// Counts the blocks that are on a multiprocessor at the same time (`here`, `most`: 1,024 words) and in all (`ran`). Each
+// stays for about `cycles`.
+extern "C" __global__ void feature_residents(unsigned* ran, unsigned* here, unsigned* most, unsigned long long cycles) {
+    if (threadIdx.x != 0) return;
+    const unsigned place = multiprocessor() & 1023u;
+    atomicMax(&most[place], atomicAdd(&here[place], 1u) + 1u);
+    const unsigned long long begin = clock64();
+    while (clock64() - begin < cycles) {
+    }
+    atomicSub(&here[place], 1u);
+    atomicAdd(ran, 1u);
 }
 
 // Through a texture, into a surface of the same size.

@@ -29,7 +29,8 @@ class Features(StubRig):
     def features(self, *arguments, wishes=None, **environment):
         """(exit status, stdout, [line of stderr])"""
         argv = ["--bin", self.prefix, "--output", self.output, "--commit", COMMIT, "--runs", "1", *arguments]
-        environment |= {"STUB_LIST": json.dumps(LIST), "STUB_FEATURES": json.dumps(wishes or {}), "STUB_XID": self.xids}
+        environment = {"STUB_LIST": json.dumps(LIST)} | environment
+        environment |= {"STUB_FEATURES": json.dumps(wishes or {}), "STUB_XID": self.xids}
         environment["STUB_RENDERER"] = os.path.join(self.directory, "renderer.pid")
         status, out, err = self.run_program(program.main, argv, environment, mock.patch.multiple(features, _CASE_SECONDS=2, _XID_SECONDS=0.1))
         return status, out, [line for line in err.splitlines() if ", run " in line or "STOPPED" in line]
@@ -62,6 +63,32 @@ class Features(StubRig):
         with contextlib.redirect_stdout(io.StringIO()) as again:
             self.assertEqual(program.main(["--table", os.path.join(self.output, "features.json")]), 0)
         self.assertIn(again.getvalue(), out)
+
+    def test_what_a_case_finds_out_is_filed_and_told_and_may_differ(self):
+        def figures(blocks, room):
+            return {"figures": {"blocks_at_most_8192": blocks, "shared_memory_per_sm": room, "blocks": 7}}
+
+        def measure(*arguments):
+            return self.features(*arguments, wishes=wishes, STUB_LIST=json.dumps([*LIST, {"case": "shared-memory-blocks", "risk": "unusual", "split": False}]))
+
+        wishes = {"shared-memory-blocks, alone": figures(25, 233472), "shared-memory-blocks, shared": figures(5, 49152), "launch, shared": figures(5, 49152)}
+        status, out, lines = measure("--cases", "launch,shared-memory-blocks", "--configs", "alone,shared")
+        self.assertEqual(status, 0, lines)
+        rows = self.rows()
+        self.assertEqual(rows["shared-memory-blocks", "shared"]["note"], "shares")
+        for config, blocks, room in (("alone-compute", 25, 233472), ("shared", 5, 49152)):
+            metrics = rows["shared-memory-blocks", config]["metrics"]
+            self.assertEqual((metrics["blocks_at_most_8192"]["median"], metrics["shared_memory_per_sm"]["median"]), (blocks, room))
+            self.assertNotIn("blocks", metrics)
+        self.assertNotIn("shared_memory_per_sm", rows["launch", "shared"]["metrics"])
+        self.assertIn("| yes | 48 KiB of shared memory for all blocks of a multiprocessor (alone 228 KiB) |", out)
+        self.assertIn("shared_memory_per_sm 49152", [line for line in lines if "blocks, shared" in line][0])
+        status, out, _ = measure("--cases", "shared-memory-blocks", "--configs", "shared")
+        self.assertIn("| yes | 48 KiB of shared memory for all blocks of a multiprocessor |", out)
+        wishes["shared-memory-blocks, shared"] |= {"outcome": "wrong", "error": "3 words"}
+        status, out, _ = measure("--cases", "shared-memory-blocks", "--configs", "alone,shared")
+        self.assertIn("| **wrong results** | 3 words |", out)
+        self.assertNotIn("shared_memory_per_sm", self.rows()["shared-memory-blocks", "shared"]["metrics"])
 
     def test_what_runs_natively_says_why(self):
         status, out, _ = self.features("--cases", "launch", STUB_NATIVE="the GPU is in MIG mode")

@@ -136,6 +136,9 @@ class Programs(unittest.TestCase):
         status, answer, err = run([*program, "--case", "launch"], FAKE_CUDA_WRONG="feature_step")
         self.assertEqual((status, answer["outcome"]), (1, "wrong"))
         self.assertIn("words are wrong", err)
+        answer = run([*program, "--case", "shared-memory-blocks"], FAKE_CUDA_SHARED="49152")[1]
+        found = feature_verdicts.findings("shared-memory-blocks", answer)
+        self.assertEqual((found["shared_memory_per_sm"], found["blocks_at_most_8192"], len(found)), (49152, 5, 9))
         status, answer, _ = run([*program, "--case", "cluster"])
         self.assertEqual((status, answer["outcome"]), (77, "skipped"))
         self.assertEqual(run([*program, "--case", "no-such-case"])[:2], (64, None))
