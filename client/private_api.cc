@@ -229,6 +229,14 @@ int vuda_private_turns(uint32_t* graphics_permille, uint64_t* frame_ns) {
     return 1;
 }
 
+int vuda_private_turn_slice(uint32_t us) {
+    try {
+        return ProcessState::get().turn_slice(us) ? 1 : 0;
+    } catch (const std::exception&) {
+        return 1;
+    }
+}
+
 uint64_t vuda_private_disable_mask(uint64_t mask[4]) {
     page::Split split;
     try {

@@ -163,6 +163,10 @@ void CallbackHost::others_subcontexts(const Subcontexts& now) {
         callbacks_.others_subcontexts(callbacks_.context, now.taken, now.stale);
 }
 
+bool CallbackHost::turn_slice(uint32_t us) const {
+    return callbacks_.turn_slice == nullptr || callbacks_.turn_slice(callbacks_.context, us) != 0;
+}
+
 Status CallbackHost::page_received(int fd, uint64_t bytes) { return partition_.page_received(fd, bytes); }
 
 void ProcessState::want_mode(partition::Mode mode) {
@@ -247,6 +251,11 @@ void ProcessState::abandon_in_child() {
     ProcessState* state = g_state.exchange(nullptr, std::memory_order_acq_rel);
     if (state == nullptr) return;
     state->older_ = g_abandoned.exchange(state, std::memory_order_acq_rel);
+}
+
+bool ProcessState::turn_slice(uint32_t us) {
+    // The session is published last, so that with it there is the host.
+    return session() == nullptr || host_->turn_slice(us);
 }
 
 void ProcessState::start(const vuda_private_callbacks& callbacks, const std::string& driver_version) {

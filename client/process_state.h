@@ -32,6 +32,7 @@ class CallbackHost : public SessionHost {
     Faults look_for_faults() override;
     Status page_received(int fd, uint64_t bytes) override;
     void registered() override { partition_.host_registered(); }
+    bool turn_slice(uint32_t us) const;
 
  private:
     const vuda_private_callbacks callbacks_;
@@ -59,6 +60,8 @@ class ProcessState {
     // NULL before start.
     PartitionClient* partition() { return partition_.load(std::memory_order_acquire); }
     Steps& steps() { return steps_; }
+    // vuda_private_callbacks::turn_slice.
+    bool turn_slice(uint32_t us);
     // Who may attach to this process's name. A mistake in the environment is said once, and allows nobody.
     AllowList allowed();
     // What becomes of kernels that are too large to share. A mistake in the environment is said once, and is no choice.

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define VUDA_PRIVATE_ABI 7u
+#define VUDA_PRIVATE_ABI 8u
 
 // An error without ownership questions: fixed buffers, always terminated. code: google.rpc.Code, 0 = no error.
 struct vuda_private_error {
@@ -119,6 +119,10 @@ struct vuda_private_callbacks {
     // Optional. From now on (`on`) GPU contexts that the calling thread makes share with nobody, whatever was asked
     // for, and are not reported; 0 ends that. May be called from within CUDA, outside of any ioctl.
     void (*unshared_contexts)(void* context, int on);
+    // Optional, for a process with a renderer. The timeslice of its TSG, microseconds, from now on; 0: the driver's
+    // own, as it also is while anybody shares the TSG. 1: it is so, or cannot be; 0: not now, ask again. Comes from a
+    // thread of the program's, at the beginning of each frame: a few loads where nothing changes.
+    int (*turn_slice)(void* context, uint32_t us);
 };
 
 // Results of look_for_faults.
@@ -198,6 +202,9 @@ void vuda_private_ending(void);
 // For libVkLayer_vuda.so, at the beginning of each frame: this process can hold frames back. 1: compute takes turns
 // with them (mode sliced), by these terms (page::Split); 0: frames go as they come. Any thread, without a lock.
 int vuda_private_turns(uint32_t* graphics_permille, uint64_t* frame_ns);
+// Likewise, at the beginning of each frame while compute takes turns, and afterwards with 0 until it returns 1: the
+// timeslice that the renderer's TSG should have (vuda_private_callbacks::turn_slice).
+int vuda_private_turn_slice(uint32_t us);
 
 // For a program that writes its launch descriptors itself: the simulated GPU's stand-in for CUDA. Call it before each
 // launch: `mask` gets the TPCs that it must keep off (bit t of word t / 64), the result is that split's generation, 0

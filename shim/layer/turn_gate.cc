@@ -27,6 +27,8 @@ TurnSource TurnSource::find() {
     if (library == nullptr) return source;
     void* turns = ::dlsym(library, "vuda_private_turns");
     std::memcpy(&source.turns, &turns, sizeof source.turns);
+    void* slice = ::dlsym(library, "vuda_private_turn_slice");
+    std::memcpy(&source.slice, &slice, sizeof source.slice);
     return source;
 }
 
@@ -52,13 +54,19 @@ bool TurnGate::terms(TurnPacer::Terms& out) const {
     return source_.turns(&out.graphics_permille, &out.frame_ns) != 0;
 }
 
+void TurnGate::ask_for_slice(uint32_t us) {
+    if (source_.slice == nullptr || (us == 0 && !asked_for_slice_.load(std::memory_order_relaxed))) return;
+    const bool done = source_.slice(us) != 0;
+    asked_for_slice_.store(us != 0 || !done, std::memory_order_relaxed);
+}
+
 void TurnGate::submitting(VkQueue queue) {
     if (in_frame_.load(std::memory_order_relaxed) || !paced(queue)) return;
     if (in_frame_.exchange(true, std::memory_order_acq_rel)) return;
     TurnPacer::Terms now_asked;
     bool sliced = terms(now_asked);
-    wants_gpu_time_.store(sliced && now_asked.graphics_permille != 0, std::memory_order_relaxed);
-    if (!sliced) return;
+    wants_gpu_time_.store(sliced, std::memory_order_relaxed);
+    if (!sliced) return ask_for_slice(0);
     uint64_t release;
     {
         const std::lock_guard lock(mutex_);
@@ -68,13 +76,18 @@ void TurnGate::submitting(VkQueue queue) {
         sleep_until(std::min(release, now + kLookNs));
         const TurnPacer::Terms before = now_asked;
         sliced = terms(now_asked);
-        if (!sliced) return;
+        if (!sliced) return ask_for_slice(0);
         if (now_asked == before) continue;
         const std::lock_guard lock(mutex_);
         release = std::min(release, pacer_.release_ns(now_asked, monotonic_ns()));
     }
-    const std::lock_guard lock(mutex_);
-    pacer_.began(now_asked, monotonic_ns());
+    uint32_t slice;
+    {
+        const std::lock_guard lock(mutex_);
+        pacer_.began(now_asked, monotonic_ns());
+        slice = pacer_.slice_us(now_asked);
+    }
+    ask_for_slice(slice);
 }
 
 void TurnGate::submitted(VkQueue queue, bool fence) {

@@ -17,9 +17,12 @@
 
 namespace vuda::layer {
 
-// libvuda's function (client/session_abi.h): false, frames go as they come.
+// libvuda's functions (client/session_abi.h).
 struct TurnSource {
+    // 0: frames go as they come.
     int (*turns)(uint32_t* graphics_permille, uint64_t* frame_ns) = nullptr;
+    // 0: ask again.
+    int (*slice)(uint32_t us) = nullptr;
 
     // That of the libvuda.so that is in this process already; empty when there is none.
     static TurnSource find();
@@ -49,6 +52,8 @@ class TurnGate {
  private:
     bool paced(VkQueue queue) const;
     bool terms(TurnPacer::Terms& out) const;
+    // The timeslice from now on; 0: the driver's own.
+    void ask_for_slice(uint32_t us);
 
     const TurnSource source_;
     const std::vector<VkQueueFamilyProperties> families_;
@@ -56,6 +61,7 @@ class TurnGate {
     std::atomic<bool> presents_{false};
     std::atomic<bool> fences_graphics_{false};  // submissions to queues that do graphics have fences
     std::atomic<bool> wants_gpu_time_{false};
+    std::atomic<bool> asked_for_slice_{false};  // and it is not the driver's own again
     mutable std::mutex mutex_;
     std::vector<VkQueue> queues_;  // that can do graphics
     TurnPacer pacer_;

@@ -16,13 +16,19 @@ std::atomic<bool> g_sliced{false};
 std::atomic<uint32_t> g_permille{0};
 std::atomic<uint64_t> g_frame_ns{0};
 std::atomic<int> g_asked{0};
+std::vector<uint32_t> g_slices;
+std::atomic<bool> g_slice_busy{false};
 
 constexpr TurnSource kSource{[](uint32_t* permille, uint64_t* frame_ns) {
-    ++g_asked;
-    *permille = g_permille;
-    *frame_ns = g_frame_ns;
-    return g_sliced ? 1 : 0;
-}};
+                                 ++g_asked;
+                                 *permille = g_permille;
+                                 *frame_ns = g_frame_ns;
+                                 return g_sliced ? 1 : 0;
+                             },
+                             [](uint32_t us) {
+                                 g_slices.push_back(us);
+                                 return g_slice_busy ? 0 : 1;
+                             }};
 
 VkQueue queue_at(uintptr_t address) { return reinterpret_cast<VkQueue>(address); }
 
@@ -33,6 +39,8 @@ class TurnGateTest : public testing::Test {
         g_permille = 0;
         g_frame_ns = 0;
         g_asked = 0;
+        g_slices.clear();
+        g_slice_busy = false;
         gate_.queue_found(graphics_, 0);
         gate_.queue_found(graphics_, 0);
         gate_.queue_found(uploads_, 1);
@@ -136,6 +144,41 @@ TEST_F(TurnGateTest, AShareAsksForGpuTimes) {
     g_sliced = false;
     frame(graphics_);
     EXPECT_FALSE(gate_.wants_gpu_time());
+}
+
+TEST_F(TurnGateTest, TheTimesliceIsLongerThanAFrameWhileTurnsAreTaken) {
+    g_frame_ns = 20 * kMs;
+    frame(graphics_);
+    EXPECT_TRUE(gate_.wants_gpu_time()) << "a target alone";
+    EXPECT_TRUE(g_slices.empty()) << "it is not known yet what frames take";
+    for (int i = 0; i < 5; ++i) {
+        gate_.worked(10 * kMs);
+        frame(graphics_);
+    }
+    ASSERT_FALSE(g_slices.empty());
+    EXPECT_EQ(g_slices.back(), 16000u);
+    g_slices.clear();
+    frame(uploads_);
+    EXPECT_TRUE(g_slices.empty()) << "no frame began";
+    g_sliced = false;
+    g_slice_busy = true;
+    frame(graphics_);
+    frame(graphics_);
+    g_slice_busy = false;
+    for (int i = 0; i < 3; ++i) frame(graphics_);
+    EXPECT_EQ(g_slices, (std::vector<uint32_t>{0, 0, 0})) << "until it was done";
+}
+
+TEST_F(TurnGateTest, ALibraryThatKnowsNoTimeslices) {
+    TurnGate gate(TurnSource{kSource.turns}, families());
+    gate.queue_found(graphics_, 0);
+    g_frame_ns = 20 * kMs;
+    for (int i = 0; i < 6; ++i) {
+        gate.worked(10 * kMs);
+        gate.submitting(graphics_);
+        gate.submitted(graphics_, true);
+    }
+    EXPECT_TRUE(g_slices.empty());
 }
 
 }  // namespace

@@ -9,6 +9,10 @@ namespace {
 // Of the target: the rest is for the timer that wakes the renderer, so that a frame on time is seen to be on time.
 constexpr uint64_t kOfTarget = 99;
 
+constexpr uint32_t kShortestSliceUs = 1000;
+// One that was right stays, as long as frames do not become much shorter: each change is a call of the driver.
+constexpr uint64_t kTooLong = 8;
+
 }  // namespace
 
 // The lower quartile: a frame that had to wait for the end of compute's turn took longer than it costs. Times become
@@ -49,6 +53,17 @@ void TurnPacer::began(const Terms& terms, uint64_t now_ns) {
     const uint64_t period = period_ns(terms);
     // Longer terms that ended are nobody's debt.
     due_ns_ = std::max(std::min(due_ns_, now_ns + std::min(period / 8, kSlackNs)), now_ns) + period;
+}
+
+uint32_t TurnPacer::slice_us(const Terms& terms) {
+    const uint64_t usual = usual_ns();
+    if (usual == 0 || usual >= period_ns(terms)) return slice_us_ = 0;
+    const uint64_t enough_us = usual / 1000 + usual / 4000;
+    if (slice_us_ < enough_us || slice_us_ > kTooLong * enough_us) {
+        slice_us_ = kShortestSliceUs;
+        while (slice_us_ < enough_us) slice_us_ *= 2;
+    }
+    return slice_us_;
 }
 
 void TurnPacer::worked(uint64_t gpu_ns) { working_ += std::min(gpu_ns, kLongestNs); }

@@ -9,6 +9,10 @@
 // With both, whichever lets the frame go earlier: none is held past its deadline. A renderer that is slower than its
 // terms by itself is never held; one that is as fast is not either, as long as its frames come within kSlack of evenly
 // (GCRA, the leaky bucket of ITU-T I.371, with that tolerance).
+//
+// A TSG whose timeslice ends within a frame is switched away from when the draw that is under way has ended, before the
+// rest of the frame, little as that is: compute's turn is then interrupted by two switches more. So the timeslice wants
+// to be longer than a frame.
 #pragma once
 
 #include <array>
@@ -34,6 +38,10 @@ class TurnPacer {
     uint64_t release_ns(const Terms& terms, uint64_t now_ns) const;
     // It begins now.
     void began(const Terms& terms, uint64_t now_ns);
+    // The timeslice that the renderer's TSG should have from now on, microseconds: a power of two of milliseconds that
+    // a usual frame fits into with a quarter to spare. 0: as the driver gave it; frames' GPU time is not known, or
+    // there is none to spare between them.
+    uint32_t slice_us(const Terms& terms);
     // Work of some frame, or of a part of one, took so long on the GPU. May come a few frames late.
     void worked(uint64_t gpu_ns);
 
@@ -48,6 +56,7 @@ class TurnPacer {
     std::array<uint64_t, kKept> worked_{};
     size_t frames_ = 0;  // since the first whose work is known
     uint64_t working_ = 0;
+    uint32_t slice_us_ = 0;  // the last answer
 };
 
 }  // namespace vuda::layer

@@ -149,6 +149,42 @@ TEST(TurnPacer, WhateverIsAskedNoFrameWaitsLongerThanItsPeriodOrASecond) {
     }
 }
 
+TEST(TurnPacer, ATimesliceHoldsAFrameAndAQuarterMore) {
+    const Terms terms{0, 20 * kMs};
+    for (const uint64_t gpu_us : {100u, 700u, 1500u, 6000u, 10'000u, 12'500u, 13'000u, 19'000u}) {
+        TurnPacer pacer;
+        EXPECT_EQ(pacer.slice_us(terms), 0u) << "nothing is known";
+        run_free(pacer, terms, gpu_us * 1000, 20);
+        const uint32_t slice = pacer.slice_us(terms);
+        EXPECT_GE(slice, gpu_us + gpu_us / 4);
+        EXPECT_LT(slice, std::max(1001u, static_cast<uint32_t>(2 * (gpu_us + gpu_us / 4))));
+        EXPECT_EQ(slice % 1000, 0u);
+    }
+}
+
+TEST(TurnPacer, WhoHasNoTimeToSpareKeepsItsTimeslice) {
+    TurnPacer pacer;
+    run_free(pacer, {0, 20 * kMs}, 10 * kMs, 20);
+    EXPECT_NE(pacer.slice_us({0, 20 * kMs}), 0u);
+    EXPECT_EQ(pacer.slice_us({0, 9 * kMs}), 0u);
+    EXPECT_EQ(pacer.slice_us({}), 0u) << "no terms";
+    EXPECT_NE(pacer.slice_us({500, 0}), 0u) << "a share leaves some always";
+}
+
+// Frames that change a little around a power of two would change it each time.
+TEST(TurnPacer, ATimesliceThatIsRightStays) {
+    TurnPacer pacer;
+    const Terms terms{0, 40 * kMs};
+    run_free(pacer, terms, 13 * kMs, 20);
+    EXPECT_EQ(pacer.slice_us(terms), 32'000u);
+    run_free(pacer, terms, 12 * kMs, 20);
+    EXPECT_EQ(pacer.slice_us(terms), 32'000u);
+    run_free(pacer, terms, 1 * kMs, 20);
+    EXPECT_EQ(pacer.slice_us(terms), 2'000u) << "far too long for the frames of now";
+    run_free(pacer, terms, 13 * kMs, 20);
+    EXPECT_EQ(pacer.slice_us(terms), 32'000u);
+}
+
 TEST(TurnPacer, AfterAPauseFramesDoNotCatchUp) {
     TurnPacer pacer;
     const Terms terms{0, 10 * kMs};

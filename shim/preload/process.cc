@@ -387,6 +387,7 @@ void Process::start_session() {
     callbacks.look_for_faults = [](void* context, uint32_t xids[2]) {
         return static_cast<Process*>(context)->look_for_faults(xids);
     };
+    callbacks.turn_slice = [](void* context, uint32_t us) { return static_cast<Process*>(context)->turn_slice(us); };
     callbacks.unshared_contexts = [](void*, int on) { t_unshared = on != 0; };
     callbacks.host_methods = [](void* context, const uint32_t* pairs, uint32_t count, uint64_t* ns,
                                 vuda_private_error* error) {
@@ -740,6 +741,33 @@ uint32_t Process::subdevice_control(uint32_t command, void* params, uint32_t siz
     }
     if (at.client == 0 || calls_ == nullptr) return rm::nv::kObjectNotFound;
     return calls_->control(at.file, at.client, at.object, command, params, size);
+}
+
+// Between two frames of the program's: what is busy is not waited for.
+int Process::turn_slice(uint32_t us) {
+    const std::unique_lock one(slicing_, std::try_to_lock);
+    if (!one) return 0;
+    if (calls_ == nullptr) return 1;
+    TurnSlice::Tsg at;
+    {
+        const std::lock_guard lock(mutex_);
+        at = redirector_->turn_tsg();
+    }
+    if (!turn_slice_.differs(at, us)) return 1;
+    const std::unique_lock busy(files_busy_, std::try_to_lock);
+    if (!busy) return 0;
+    const int saved = errno;
+    try {
+        turn_slice_.ask(at, us, [this](const TurnSlice::Tsg& of, uint32_t command, uint64_t* value) {
+            rm::TsgTimesliceParams params{*value};
+            const uint32_t status = calls_->control(of.file, of.client, of.tsg, command, &params, sizeof params);
+            *value = params.timesliceUs;
+            return status;
+        });
+    } catch (...) {  // out of memory: the timeslice stays as it is
+    }
+    errno = saved;
+    return 1;
 }
 
 Result<std::vector<vuda_private_handle>> Process::export_all(Host& host) {

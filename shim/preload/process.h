@@ -2,9 +2,10 @@
 // files from an atexit handler). A child of fork starts over with a new one.
 //
 // Locks, innermost last; none of them is held across an ioctl of the program:
-//   starting_    libvuda's session is being started.
-//   telling_     which subcontexts vudad was told of. Held across a call of libvuda's.
-//   mirroring_   one update of control buffers at a time. Held across our own ioctls, and while waiting (1 s at most)
+//   slicing_     the timeslice of the renderer's TSG is being set. Only tried, by the program's thread that begins a
+//   frame. starting_    libvuda's session is being started. telling_     which subcontexts vudad was told of. Held
+//   across a call of libvuda's. mirroring_   one update of control buffers at a time. Held across our own ioctls, and
+//   while waiting (1 s at most)
 //                for a merge to end; never while waiting for vudad.
 //   files_busy_  held while an export uses a renderer's file, and while a tracked descriptor is being closed, so that
 //                the number cannot become another file half-way. Exports take milliseconds and never wait for the
@@ -62,6 +63,8 @@ class Process : public RedirectorAccess, public Attacher {
     void device_created();
     void wishes_changed();
     LateSession& session() { return session_; }
+    // The timeslice of the renderer's TSG: vuda_private_callbacks::turn_slice.
+    int turn_slice(uint32_t us);
     // vuda_shim_private_l1.
     int private_l1(uint32_t value, vuda_private_error* error);
 
@@ -121,6 +124,8 @@ class Process : public RedirectorAccess, public Attacher {
     std::unique_ptr<FaultWatch> fault_watch_;    // null as calls_; libvuda's session thread only
     LateSession session_;
 
+    std::mutex slicing_;
+    TurnSlice turn_slice_;  // slicing_ held
     std::mutex mirroring_;
     std::mutex starting_;
     bool started_ = false;  // starting_ held

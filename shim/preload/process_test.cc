@@ -67,6 +67,27 @@ TEST_F(ProcessTest, L1IsSentToNobodyElsesTsg) {
     }
 }
 
+TEST_F(ProcessTest, TheRenderersTimesliceIsLongWhileNobodyShares) {
+    EXPECT_EQ(process_->turn_slice(16000), 1) << "there is no renderer";
+    Gpu gpu;
+    start_renderer(&gpu);
+    const auto slice = [&] { return kernel().find(gpu.vk_client, kVkTsg)->group->timeslice_us; };
+    EXPECT_EQ(process_->turn_slice(16000), 1);
+    EXPECT_EQ(slice(), 16000u);
+    start_cuda_client(&gpu);
+    make_context(gpu);
+    EXPECT_EQ(channels_of(gpu.vk_client, kVkTsg), 9u) << "it shares";
+    EXPECT_EQ(process_->turn_slice(16000), 1);
+    EXPECT_EQ(slice(), 1024u);
+    CHECK(free_object(gpu.cu, gpu.cu_client, kCuTsg) == 0);
+    EXPECT_EQ(process_->turn_slice(16000), 1);
+    EXPECT_EQ(slice(), 16000u);
+    EXPECT_EQ(process_->turn_slice(0), 1);
+    EXPECT_EQ(slice(), 1024u);
+    for (const int fd : {gpu.cu, gpu.uvm, gpu.vk}) EXPECT_EQ(close_file(fd), 0);
+    EXPECT_EQ(process_->turn_slice(16000), 1) << "it is gone";
+}
+
 TEST_F(ProcessTest, ThreadsShareAndGoWhileFilesComeAndGo) {
     Gpu gpu;
     start_renderer(&gpu);

@@ -28,6 +28,7 @@
 #include "shim/preload/mirror_rule.h"
 #include "shim/preload/mirror_table.h"
 #include "shim/preload/reason.h"
+#include "shim/preload/turn_slice.h"
 
 namespace vuda::shim {
 
@@ -308,6 +309,9 @@ class Redirector {
     void others_subcontexts(uint64_t taken, uint64_t stale);
     // Likewise: what this process's own contexts have, and what nobody has in which somebody computed.
     std::pair<uint64_t, uint64_t> own_subcontexts() const;
+
+    // The renderer's TSG, and whether anybody shares it.
+    TurnSlice::Tsg turn_tsg() const;
 
     // The subdevice of a context whose channels are in a shared TSG, or client == 0.
     Subdevice sharing_subdevice() const;

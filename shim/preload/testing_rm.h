@@ -25,6 +25,7 @@ class TestRm : public Executor {
         bool legacy = false;
         bool scheduled_as_group = false;
         unsigned capacity = 128;
+        uint64_t timeslice_us = 1024;
     };
     struct Object {
         uint32_t cls = 0;
@@ -131,6 +132,10 @@ class TestRm : public Executor {
         if (args.cmd == rm::ctrl::kTsgGpfifoSchedule && target->group != nullptr)
             target->group->scheduled_as_group = true;
         if (args.cmd == rm::ctrl::kTsgGetInfo) set_word(params, 0, 0x77);
+        if (args.cmd == rm::ctrl::kTsgGetTimeslice && target->group != nullptr)
+            std::memcpy(params->data(), &target->group->timeslice_us, 8);
+        if (args.cmd == rm::ctrl::kTsgSetTimeslice && target->group != nullptr)
+            std::memcpy(&target->group->timeslice_us, params->data(), 8);
         if (args.cmd == rm::ctrl::kGpuGetVirtualizationMode) set_word(params, 0, virtualization_mode);
         if (args.cmd == rm::ctrl::kConfComputeGetCapabilities) set_word(params, 0, confidential ? 0x02020200 : 0x200);
         return 0;

@@ -78,6 +78,17 @@ void Redirector::others_subcontexts(uint64_t taken, uint64_t stale) {
     state_->others_have = taken;
 }
 
+TurnSlice::Tsg Redirector::turn_tsg() const {
+    TurnSlice::Tsg at;
+    const Tsg* host = state_->host_tsg(&at.client, &at.tsg);
+    if (host == nullptr) return {};
+    at.file = state_->clients.at(at.client).file;
+    at.order = host->order;
+    const bool others = state_->computed_order == host->order && state_->others_have != 0;
+    at.shared = others || state_->sharing_channels(false) != 0;
+    return at;
+}
+
 std::pair<uint64_t, uint64_t> Redirector::own_subcontexts() const {
     return {state_->sharing_veids(false), state_->stale_veids()};
 }

@@ -209,6 +209,14 @@ Result<TsgInfo> Engine::Impl::tsg_info(TsgId id) const {
     return info;
 }
 
+std::vector<TimeNs> Engine::Impl::timeslices() const {
+    std::vector<TimeNs> found;
+    for (const auto& [id, tsg] : tsgs_) {
+        if (!tsg->channels.empty()) found.push_back(timeslice(*tsg));
+    }
+    return found;
+}
+
 Result<ChannelInfo> Engine::Impl::channel_info(ChannelId id) const {
     const Channel* channel = find_channel(id);
     if (channel == nullptr) return not_found("channel");
@@ -252,6 +260,7 @@ Status Engine::set_mode(TsgId tsg, ScgMode mode) { return impl_->set_mode(tsg, m
 Status Engine::set_quota(TsgId tsg, std::optional<int> tpcs) { return impl_->set_quota(tsg, tpcs); }
 Status Engine::set_timeslice(TsgId tsg, TimeNs timeslice_ns) { return impl_->set_timeslice(tsg, timeslice_ns); }
 Status Engine::fault_tsg(TsgId tsg, FaultKind kind, ChannelId culprit) { return impl_->fault_tsg(tsg, kind, culprit); }
+std::vector<TimeNs> Engine::timeslices() const { return impl_->timeslices(); }
 Result<TsgInfo> Engine::tsg_info(TsgId tsg) const { return impl_->tsg_info(tsg); }
 Result<ChannelInfo> Engine::channel_info(ChannelId channel) const { return impl_->channel_info(channel); }
 TimeNs Engine::now() const { return impl_->now_; }

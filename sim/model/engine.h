@@ -169,6 +169,8 @@ class Engine {
     Status fault_tsg(TsgId tsg, FaultKind kind = FaultKind::kInjected, ChannelId culprit = ChannelId{0});
 
     Result<TsgInfo> tsg_info(TsgId tsg) const;
+    // Of all TSGs that hold channels, in order of creation.
+    std::vector<TimeNs> timeslices() const;
     Result<ChannelInfo> channel_info(ChannelId channel) const;
 
     TimeNs now() const;

@@ -106,6 +106,7 @@ class Engine::Impl {
     Status set_timeslice(TsgId id, TimeNs timeslice_ns);
     Status fault_tsg(TsgId id, FaultKind kind, ChannelId culprit);
     Result<TsgInfo> tsg_info(TsgId id) const;
+    std::vector<TimeNs> timeslices() const;
     Result<ChannelInfo> channel_info(ChannelId id) const;
     void advance_to(TimeNs t);
     Stats stats() const;

@@ -163,7 +163,12 @@ std::optional<std::string> Server::status() {
                 " wedged=" + (gpu.wedged() ? "1" : "0") +
                 " kernels=" + std::to_string(gpu.engine().stats().kernel_ends) +
                 " frames=" + std::to_string(gpu.engine().stats().frame_ends) +
-                " switches=" + std::to_string(gpu.engine().stats().slice_switches) + "\n";
+                " switches=" + std::to_string(gpu.engine().stats().slice_switches) + " timeslices_us=";
+        const char* separator = "";
+        for (const TimeNs slice : gpu.engine().timeslices()) {
+            text += std::exchange(separator, ",") + std::to_string(slice / 1000);
+        }
+        text += '\n';
     }
     return text;
 }

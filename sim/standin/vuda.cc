@@ -18,6 +18,7 @@ Vuda Vuda::find() {
     found.own_kernel_ = reinterpret_cast<decltype(found.own_kernel_)>(dlsym(library, "vuda_private_own_kernel"));
     found.device_lost_ = reinterpret_cast<decltype(found.device_lost_)>(dlsym(library, "vuda_private_device_lost"));
     found.turns_ = reinterpret_cast<decltype(found.turns_)>(dlsym(library, "vuda_private_turns"));
+    found.turn_slice_ = reinterpret_cast<decltype(found.turn_slice_)>(dlsym(library, "vuda_private_turn_slice"));
     found.sample_ = reinterpret_cast<decltype(found.sample_)>(dlsym(library, "vuda_private_sample"));
     dlclose(library);  // libvuda.so is never unloaded
     return found;
@@ -44,10 +45,15 @@ int Vuda::refusal(const work::Launch& launch) const {
 
 void Vuda::wait_for_turn(layer::TurnPacer& pacer) const {
     layer::TurnPacer::Terms terms;
-    if (turns_ == nullptr || turns_(&terms.graphics_permille, &terms.frame_ns) == 0) return;
+    if (turns_ == nullptr) return;
+    if (turns_(&terms.graphics_permille, &terms.frame_ns) == 0) {
+        if (turn_slice_ != nullptr) turn_slice_(0);
+        return;
+    }
     const uint64_t now = monotonic_ns();
     std::this_thread::sleep_for(std::chrono::nanoseconds(pacer.release_ns(terms, now) - now));
     pacer.began(terms, monotonic_ns());
+    if (turn_slice_ != nullptr) turn_slice_(pacer.slice_us(terms));
 }
 
 void Vuda::sample(Sample kind, uint64_t id, double duration_ms) const {

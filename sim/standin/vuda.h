@@ -35,6 +35,7 @@ class Vuda {
  private:
     void (*device_lost_)() = nullptr;
     int (*turns_)(uint32_t* graphics_permille, uint64_t* frame_ns) = nullptr;
+    int (*turn_slice_)(uint32_t us) = nullptr;
     uint64_t (*disable_mask_)(uint64_t mask[4]) = nullptr;
     int (*own_kernel_)(uint32_t shared_memory, uint32_t limit) = nullptr;
     void (*sample_)(uint32_t kind, uint64_t id, uint64_t end_ns, uint64_t duration_ns) = nullptr;

@@ -252,12 +252,34 @@ TEST_F(PartitionTest, FramesAreHeldBackWhereComputeTakesTurns) {
     const uint64_t from = monotonic_ns();
     std::this_thread::sleep_for(std::chrono::milliseconds(600));
     const uint64_t to = monotonic_ns();
+    // A frame is 4 ms and fits into its TSG's timeslice.
+    const auto timeslice_becomes = [&](const std::string& us) {
+        std::string last;
+        const bool is = eventually([&] {
+            const std::string all = vuda().simctl({"status"});
+            last = all.substr(all.find("timeslices_us=") + 14);  // the renderer's TSG is its newest
+            last = last.substr(0, last.find('\n'));
+            return (',' + last).ends_with(',' + us);
+        });
+        EXPECT_TRUE(is) << "not " << us << " but " << last;
+    };
+    timeslice_becomes("8000");
+    {
+        // One that shares may keep the TSG busy, and others would wait for the whole of it.
+        const auto compute = start_compute();
+        timeslice_becomes("1024");
+        expect_ends_well(*compute);
+    }
+    timeslice_becomes("8000");
 
     ASSERT_EQ(vudactl({"slo", "game", "--clear"}).status, 0);
     expect({"quota", "game", "75%"}, 0, "game: compute may use 75 % of the time, .*");
     EXPECT_EQ(split()["compute_percent"], 75);
     ASSERT_TRUE(in_force());
     expect({"quota", "game", "100%"}, 64, "vudactl: '100%' is not a quota; .*");
+
+    EXPECT_EQ(vudactl({"mode", "game", "intra-sm"}).status, 0);
+    timeslice_becomes("1024");
 
     renderer.signal(SIGTERM);
     EXPECT_EQ(renderer.wait(), 0) << renderer.err();
