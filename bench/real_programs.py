@@ -95,7 +95,7 @@ def patience(work):
     """vudad's words: a renderer that is stopped for the while of a measurement is not taken for one that hangs."""
     path = os.path.join(work, "vudad.toml")
     with open(path, "w", encoding="utf-8") as file:
-        file.write("[liveness]\nheartbeat_ms = 600000\n")
+        file.write("[liveness]\nheartbeat_ms = 600000\nrelease_ms = 0\n")
     return ["--config", path]
 
 

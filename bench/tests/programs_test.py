@@ -15,6 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 import mirror  # noqa: E402
+import real_programs  # noqa: E402
 import stub_prefix  # noqa: E402
 from corunlib import feature_verdicts, trace  # noqa: E402
 from corunlib.matrix import Runner  # noqa: E402
@@ -38,6 +39,13 @@ def run(command, **environment):
     env = dict(os.environ, **environment)
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False, env=env)
     return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+
+class Configurations(unittest.TestCase):
+    def test_what_programs_tell_vudad_is_accepted(self):
+        with tempfile.TemporaryDirectory() as work:
+            done = subprocess.run([os.path.join(BIN, "vudad"), *real_programs.patience(work), "--check-config"], capture_output=True, text=True, timeout=LIMIT, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
 
 
 class Programs(unittest.TestCase):
