@@ -5,8 +5,9 @@
   bench/sliced.py --cases draws-1 --runs 1           one look
 
 Cases: draws-1 (each alone, time slicing, a frame target of 16.67 ms, and 20, 40, 60 and 80 % of the time for compute; frames of one draw),
-draws-100 and draws-1000 (time slicing, the target), self-paced (a renderer that keeps to 60 Hz by itself, with and without that target). The
-kernels take 200 KiB of shared memory a block, so that they can never run beside graphics.
+draws-100 and draws-1000 (time slicing, the target), self-paced (a renderer that keeps to 60 Hz by itself, with and without that target),
+switches (how long the GPU is away from compute for each frame, by its own clock: with the target, and in time slices beside a renderer that keeps
+to 60 Hz by itself). The kernels take 200 KiB of shared memory a block, so that they can never run beside graphics.
 
 Exit status: as bench/corun.py; 77 when this machine has no NVIDIA GPU.
 """
@@ -20,7 +21,7 @@ import corun
 from corunlib import hardware, rounds, slicing
 from corunlib.split import Splitter
 
-CASES = ("draws-1", "draws-100", "draws-1000", "self-paced")
+CASES = ("draws-1", "draws-100", "draws-1000", "self-paced", "switches")
 _SHARES = (20, 40, 60, 80)
 
 
@@ -40,7 +41,9 @@ def parse_arguments(argv):
 def configs_of(case, run):
     """{name: function}"""
     if case == "self-paced":
-        return {"alone": lambda: run.alone_renderer(60.0), "target": lambda: run.target(60.0, compute=False)}
+        return {"alone": lambda: run.alone_renderer(slicing.PACED_FPS), "target": lambda: run.target(slicing.PACED_FPS, compute=False)}
+    if case == "switches":
+        return {"time-slicing": lambda: run.switches(vuda=False), "target": run.switches}
     beside = {"time-slicing": run.time_slicing, "target": run.target}
     if case != "draws-1":
         return beside
@@ -66,7 +69,7 @@ def main(argv):
         file = hardware.result_file(options, "sliced", facts)
         if options.output and options.merge:
             file.keep_other_cases(lambda case: re.sub("-(target|share-[0-9]+)$", "", case) in options.cases)
-        run = slicing.SlicingRunner(runner, Splitter(stack))
+        run = slicing.SlicingRunner(runner, Splitter(stack), options.frame_ms)
         problems, stopped = [], None
 
         def filed(rows):

@@ -5,7 +5,11 @@
 //   FAKE_CUDA_LOSE=N        the N-th launch does nothing
 //   FAKE_CUDA_WRONG=N       the N-th launch computes something wrong
 //   FAKE_CUDA_NS=T          a kernel takes T nanoseconds an iteration
+//   FAKE_CUDA_HOLE_EVERY=N  before every N-th launch the GPU is with somebody else, for
+//   FAKE_CUDA_HOLE_US=T     T microseconds, by a clock of its own that a busy machine does not disturb; in the midst of
+//                           the launch if FAKE_CUDA_HOLE_INSIDE=1
 // Destroying a context that still holds objects aborts: the benchmark must clean up.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -26,6 +30,10 @@ struct State {
     long lose = 0;
     long wrong = 0;
     long ns = 0;
+    long hole_every = 0;
+    long hole_us = 0;
+    bool hole_inside = false;
+    uint64_t gpu_ns = 1'700'000'000'000'000'000;
     long launches = 0;
     bool lost = false;
     bool current = false;
@@ -53,6 +61,22 @@ uint32_t* words(unsigned long long pointer) { return reinterpret_cast<uint32_t*>
 constexpr uintptr_t kFma = 1;
 constexpr uintptr_t kMemory = 2;
 constexpr uintptr_t kTiny = 3;
+constexpr uintptr_t kTimed = 4;  // added to one of those
+
+uint64_t* stamp(void** parameters, int i) {
+    return reinterpret_cast<uint64_t*>(words(parameter<unsigned long long>(parameters, i)));
+}
+
+// As the kernels say it: the begin is a least value, the end a greatest.
+void keep_time(uintptr_t kernel, uint64_t kernel_ns, void** parameters) {
+    const int at = kernel == kTiny ? 3 : 6;
+    const bool hole = g_state.hole_every != 0 && g_state.launches % g_state.hole_every == 0;
+    const uint64_t hole_ns = hole ? 1000 * static_cast<uint64_t>(g_state.hole_us) : 0;
+    g_state.gpu_ns += 5000 + (g_state.hole_inside ? 0 : hole_ns);
+    *stamp(parameters, at) = std::min(*stamp(parameters, at), g_state.gpu_ns);
+    g_state.gpu_ns += kernel_ns + (g_state.hole_inside ? hole_ns : 0);
+    *stamp(parameters, at + 1) = std::max(*stamp(parameters, at + 1), g_state.gpu_ns);
+}
 
 void compute(uintptr_t kernel, unsigned blocks, void** parameters, bool wrong) {
     uint32_t* marks = words(parameter<unsigned long long>(parameters, 0));
@@ -89,6 +113,9 @@ int cuInit(unsigned) {
     g_state.lose = from_environment("FAKE_CUDA_LOSE");
     g_state.wrong = from_environment("FAKE_CUDA_WRONG");
     g_state.ns = from_environment("FAKE_CUDA_NS");
+    g_state.hole_every = from_environment("FAKE_CUDA_HOLE_EVERY");
+    g_state.hole_us = from_environment("FAKE_CUDA_HOLE_US");
+    g_state.hole_inside = from_environment("FAKE_CUDA_HOLE_INSIDE") != 0;
     g_state.initialised = true;
     return 0;
 }
@@ -169,9 +196,13 @@ int cuModuleUnload(void*) {
 }
 
 int cuModuleGetFunction(uintptr_t* function, void*, const char* name) {
-    const std::string kernel(name);
+    const std::string whole(name);
+    const bool timed = whole.size() > 6 && whole.compare(whole.size() - 6, 6, "_timed") == 0;
+    const std::string kernel = timed ? whole.substr(0, whole.size() - 6) : whole;
     *function = kernel == "vuda_fma" ? kFma : kernel == "vuda_memory" ? kMemory : kernel == "vuda_tiny" ? kTiny : 0;
-    return *function != 0 ? answer() : 500;
+    if (*function == 0) return 500;
+    if (timed) *function += kTimed;
+    return answer();
 }
 
 int cuFuncSetAttribute(uintptr_t, int attribute, int value) { return attribute == 8 && value <= 232448 ? answer() : 1; }
@@ -223,9 +254,13 @@ int cuLaunchKernel(uintptr_t function, unsigned blocks, unsigned, unsigned, unsi
         g_state.lost = true;  // reported by the next call, as a GPU fault is
         return 0;
     }
+    const bool timed = function > kTimed;
+    if (timed) function -= kTimed;
     const long iterations = function == kTiny ? 1 : static_cast<long>(parameter<uint32_t>(parameters, 3));
     g_state.busy_until = Clock::now() + std::chrono::nanoseconds(g_state.ns * iterations);
-    if (g_state.launches != g_state.lose) compute(function, blocks, parameters, g_state.launches == g_state.wrong);
+    if (g_state.launches == g_state.lose) return 0;
+    compute(function, blocks, parameters, g_state.launches == g_state.wrong);
+    if (timed) keep_time(function, static_cast<uint64_t>(g_state.ns * iterations), parameters);
     return 0;
 }
 

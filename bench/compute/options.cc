@@ -67,6 +67,10 @@ void add_compute_options(CLI::App& app, ComputeOptions& options, const std::stri
                  "Report when each measured launch ended (ms, CLOCK_MONOTONIC) and how long it took");
     app.add_flag(name("report-sms"), options.report_sms,
                  "Report the multiprocessors that the measured launches ran on");
+    app.add_flag(
+        name("report-holes"), options.report_holes,
+        "Report where the measured launches, the first 65536 of them, had to wait on the GPU longer than usual: "
+        "[begin, length] in ms by the GPU's clock, which the kernels then read");
     app.add_option(name("libcuda"), options.libcuda)->group("");
     app.add_option(name("libvuda"), options.libvuda)->group("");
 }

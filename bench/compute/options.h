@@ -36,6 +36,7 @@ struct ComputeOptions {
     bool report_trace = false;      // say when each measured launch ended and how long it took
     uint32_t quota_changes = 0;     // > 0: instead of measuring rates, change the own quota this many times
     bool report_sms = false;        // say which multiprocessors measured blocks ran on
+    bool report_holes = false;      // say where measured launches had to wait on the GPU
     std::string libcuda = "libcuda.so.1";
     std::string libvuda = "libvuda.so.0";  // where marks go
 };

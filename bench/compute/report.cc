@@ -1,5 +1,6 @@
 #include "bench/compute/report.h"
 
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -7,6 +8,21 @@
 #include "bench/common/run_options.h"
 
 namespace vuda::bench {
+namespace {
+
+double in_steps_of_us(double ms) { return std::round(ms * 1e3) / 1e3; }
+
+void add_holes(const Holes& holes, nlohmann::ordered_json& json) {
+    json["timed_launches"] = holes.launches;
+    json["timed_ms"] = in_steps_of_us(holes.ms);
+    json["usual_gap_ms"] = in_steps_of_us(holes.usual_gap_ms);
+    json["usual_kernel_ms"] = in_steps_of_us(holes.usual_kernel_ms);
+    json["holes"] = nlohmann::ordered_json::array();
+    for (const Hole& hole : holes.holes)
+        json["holes"].push_back({in_steps_of_us(hole.begin_ms), in_steps_of_us(hole.ms)});
+}
+
+}  // namespace
 
 bool ComputeReport::device_lost() const { return error && error->code == kDeviceLost; }
 
@@ -61,6 +77,7 @@ nlohmann::ordered_json ComputeReport::to_json() {
     if (options.mark_steps) json["marked"] = marked;
     if (options.report_trace) json["trace"] = trace.to_json();
     if (options.report_sms) json["sms"] = sms;
+    if (options.report_holes) add_holes(holes, json);
     json["device_lost"] = device_lost();
     json["seconds"] = seconds;
     if (error) json["error"] = error->to_string();

@@ -10,6 +10,7 @@
 #include "bench/common/samples.h"
 #include "bench/common/trace.h"
 #include "bench/compute/gpu.h"
+#include "bench/compute/holes.h"
 #include "bench/compute/options.h"
 #include "bench/compute/quota_changes.h"
 
@@ -34,6 +35,7 @@ struct ComputeReport {
     QuotaChangeTimes quota_changes;  // with --quota-changes
     uint32_t cycles = 0;             // completed ones
     std::vector<uint32_t> sms;       // with --report-sms: %smid of measured blocks, ascending
+    Holes holes;                     // with --report-holes: of measured launches
     std::optional<Error> error;
 
     bool device_lost() const;

@@ -111,7 +111,11 @@ Status ComputeRunner::step(bool measured) {
         report_.latency_ms.add(*ms);
         if (report_.options.report_trace) report_.trace.add(Clock::now(), *ms);
     }
-    return ++since_look_ >= report_.options.check_every ? look() : Status{};
+    ++since_look_;
+    // A look is a pause that this program makes by itself: among the holes it would be one. The kernels go on checking
+    // each other.
+    if (measured && report_.options.report_holes) return {};
+    return since_look_ >= report_.options.check_every ? look() : Status{};
 }
 
 Status ComputeRunner::look() {
@@ -135,12 +139,18 @@ Status ComputeRunner::run_all(StartGate& gate) {
     if (report_.options.quota_changes > 0) return time_quota_changes();
 
     if (report_.options.report_sms) VUDA_BENCH_TRY(session_->clear_sms());
+    session_->time_launches();
     const auto start = Clock::now();
     const auto end = run_.seconds > 0 ? start + from_seconds(run_.seconds) : Clock::time_point::max();
     Status status;
     while (status.ok() && !stop_requested() && Clock::now() < end) status = step(true);
     report_.seconds = ms_between(start, Clock::now()) / 1e3;
     VUDA_BENCH_TRY(status);
+    if (report_.options.report_holes) {
+        const auto times = session_->launch_times();
+        VUDA_BENCH_TRY(times);
+        report_.holes = find_holes(*times);
+    }
     if (report_.options.report_sms) {
         auto sms = session_->sms();
         VUDA_BENCH_TRY(sms);

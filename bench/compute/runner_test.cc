@@ -4,10 +4,12 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "bench/common/exit_code.h"
+#include "bench/compute/session.h"
 
 namespace vuda::bench {
 namespace {
@@ -23,8 +25,8 @@ class ComputeRunnerTest : public ::testing::Test {
         run_options_.seconds = 0.02;
     }
     ~ComputeRunnerTest() override {
-        for (const char* name :
-             {"FAKE_CUDA_NO_DEVICE", "FAKE_CUDA_FAULT_AT", "FAKE_CUDA_LOSE", "FAKE_CUDA_WRONG", "FAKE_CUDA_NS"})
+        for (const char* name : {"FAKE_CUDA_NO_DEVICE", "FAKE_CUDA_FAULT_AT", "FAKE_CUDA_LOSE", "FAKE_CUDA_WRONG",
+                                 "FAKE_CUDA_NS", "FAKE_CUDA_HOLE_EVERY", "FAKE_CUDA_HOLE_US", "FAKE_CUDA_HOLE_INSIDE"})
             ::unsetenv(name);
     }
 
@@ -60,6 +62,84 @@ TEST_F(ComputeRunnerTest, MultiprocessorsAreReportedOnRequest) {
     ComputeReport report = run();
     EXPECT_EQ(report.sms, (std::vector<uint32_t>{0, 1}));
     EXPECT_EQ(report.to_json()["sms"], (nlohmann::ordered_json{0, 1}));
+}
+
+TEST_F(ComputeRunnerTest, HolesAreReportedOnRequest) {
+    EXPECT_FALSE(run().to_json().contains("holes"));
+    ::setenv("FAKE_CUDA_NS", "20000", 1);
+    ::setenv("FAKE_CUDA_HOLE_EVERY", "10", 1);
+    ::setenv("FAKE_CUDA_HOLE_US", "300", 1);
+    options_.iterations = 5;
+    options_.report_holes = true;
+    run_options_.seconds = 0.1;
+    run_options_.linger = 0.02;
+    for (const ComputeLoad load : {ComputeLoad::kFma, ComputeLoad::kMemory, ComputeLoad::kTiny}) {
+        options_.load = load;
+        ComputeReport report = run();
+        ASSERT_FALSE(report.error) << report.error->to_string();
+        EXPECT_EQ(report.result_errors, 0u) << load_name(load);
+        const auto json = report.to_json();
+        const size_t measured = report.latency_ms.size();
+        EXPECT_EQ(json["timed_launches"], measured) << "neither those before nor those after";
+        ASSERT_GE(measured, 5u);
+        const double kernel_ms = load == ComputeLoad::kTiny ? 0.02 : 0.1;
+        EXPECT_EQ(json["usual_gap_ms"], 0.005);
+        EXPECT_EQ(json["usual_kernel_ms"], kernel_ms);
+        // Launches 10, 20, ... of all; the first five warmed up, and what is before the first measured one is no gap.
+        const size_t holes = (measured + 5) / 10;
+        ASSERT_EQ(json["holes"].size(), holes);
+        EXPECT_EQ(json["holes"][0][0], std::round((4 * (kernel_ms + 0.005) - 0.005) * 1e3) / 1e3);
+        for (const auto& hole : json["holes"]) EXPECT_EQ(hole[1], 0.305);
+        const double all =
+            static_cast<double>(measured) * (kernel_ms + 0.005) - 0.005 + 0.3 * static_cast<double>(holes);
+        EXPECT_NEAR(json["timed_ms"].get<double>(), all, 0.001);
+    }
+}
+
+TEST_F(ComputeRunnerTest, HolesInTheMidstOfALaunchAreFound) {
+    ::setenv("FAKE_CUDA_NS", "20000", 1);
+    ::setenv("FAKE_CUDA_HOLE_EVERY", "10", 1);
+    ::setenv("FAKE_CUDA_HOLE_US", "10300", 1);
+    ::setenv("FAKE_CUDA_HOLE_INSIDE", "1", 1);
+    options_.iterations = 5;
+    options_.report_holes = true;
+    run_options_.seconds = 0.1;
+    ComputeReport report = run();
+    ASSERT_FALSE(report.error) << report.error->to_string();
+    const auto json = report.to_json();
+    ASSERT_GT(json["holes"].size(), 0u);
+    EXPECT_EQ(json["holes"][0], (nlohmann::ordered_json{0.42, 10.3}));
+}
+
+TEST_F(ComputeRunnerTest, NoLookAtTheResultsIsTakenForAHole) {
+    options_.report_holes = true;
+    options_.check_every = 1;
+    ::setenv("FAKE_CUDA_NS", "10000", 1);  // so that there is room for the times of all launches
+    ::setenv("FAKE_CUDA_LOSE", "9", 1);
+    ComputeReport report = run();
+    // Found by the kernel after it, and counted at the end.
+    EXPECT_EQ(report.result_errors, report.options.blocks);
+    EXPECT_EQ(report.exit_code(), kExitWrongResult);
+    EXPECT_EQ(report.holes.launches, report.latency_ms.size() - 1) << "one did nothing, and has no times";
+}
+
+TEST_F(ComputeRunnerTest, TimesHaveRoomForSoManyLaunches) {
+    options_.load = ComputeLoad::kTiny;
+    options_.report_holes = true;
+    const auto api = CudaApi::load(options_.libcuda);
+    ASSERT_TRUE(api.ok());
+    const auto gpu = open_cuda_gpu(*api, "");
+    ASSERT_TRUE(gpu.ok());
+    const auto session = Session::open(*gpu, options_);
+    ASSERT_TRUE(session.ok());
+    EXPECT_TRUE((*session)->launch_times()->empty());
+    Samples ns;
+    (*session)->time_launches();
+    ASSERT_TRUE((*session)->launch_batch(65536 + 10, ns).ok());
+    const auto times = (*session)->launch_times();
+    ASSERT_TRUE(times.ok());
+    ASSERT_EQ(times->size(), 65536u);
+    for (size_t i = 1; i < times->size(); ++i) ASSERT_EQ((*times)[i].begin_ns, (*times)[i - 1].end_ns + 5000) << i;
 }
 
 TEST_F(ComputeRunnerTest, StepsArePaced) {

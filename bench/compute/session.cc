@@ -11,6 +11,7 @@ namespace vuda::bench {
 namespace {
 
 constexpr size_t kSmWords = 32;
+constexpr uint32_t kTimedLaunches = 65536;
 
 }  // namespace
 
@@ -37,7 +38,7 @@ Status Session::open_all() {
     VUDA_BENCH_TRY(api_.check(api_.context_set_current(context), "make the CUDA context current"));
     VUDA_BENCH_TRY(api_.check(api_.stream_create(&stream_, kCuStreamNonBlocking), "make a stream"));
     VUDA_BENCH_TRY(api_.check(api_.module_load_data(&module_, kKernelsPtx), "load the kernels"));
-    const std::string name = std::string("vuda_") + load_name(options_.load);
+    const std::string name = std::string("vuda_") + load_name(options_.load) + (options_.report_holes ? "_timed" : "");
     VUDA_BENCH_TRY(api_.check(api_.module_get_function(&function_, module_, name.c_str()), "find the kernel " + name));
     if (options_.shared_bytes > 0)
         VUDA_BENCH_TRY(
@@ -47,15 +48,20 @@ Status Session::open_all() {
     VUDA_BENCH_TRY(allocate(&marks_, size_t{4} * options_.blocks));
     VUDA_BENCH_TRY(allocate(&errors_, 4 * (1 + kSmWords)));
     if (vectors_ > 0) VUDA_BENCH_TRY(allocate(&data_, size_t{16} * vectors_));
+    if (options_.report_holes) {
+        const size_t bytes = sizeof(uint64_t) * (kTimedLaunches + 1);
+        VUDA_BENCH_TRY(allocate(&begins_, bytes, ~uint32_t{0}));
+        VUDA_BENCH_TRY(allocate(&ends_, bytes));
+    }
     host_marks_.resize(options_.blocks);
     return {};
 }
 
-// Zeroed, which takes as long as it takes: the first launch must find the memory memset.
-Status Session::allocate(CUdeviceptr* pointer, size_t bytes) {
+// Filled, which takes as long as it takes: the first launch must find the memory memset.
+Status Session::allocate(CUdeviceptr* pointer, size_t bytes, uint32_t word) {
     VUDA_BENCH_TRY(
         api_.check(api_.memory_allocate(pointer, bytes), "allocate " + std::to_string(bytes) + " bytes of GPU memory"));
-    VUDA_BENCH_TRY(api_.check(api_.memory_set_32(*pointer, 0, bytes / 4), "clear GPU memory"));
+    VUDA_BENCH_TRY(api_.check(api_.memory_set_32(*pointer, word, bytes / 4), "clear GPU memory"));
     // memory_set_32 may return early, and the stream does not wait for the default stream.
     return api_.check(api_.stream_synchronize(nullptr), "clear GPU memory");
 }
@@ -63,7 +69,7 @@ Status Session::allocate(CUdeviceptr* pointer, size_t bytes) {
 Session::~Session() {
     // After a lost device these fail, which changes nothing.
     if (stream_) api_.stream_destroy(stream_);
-    for (const CUdeviceptr pointer : {marks_, errors_, data_})
+    for (const CUdeviceptr pointer : {marks_, errors_, data_, begins_, ends_})
         if (pointer != 0) api_.memory_free(pointer);
     if (module_) api_.module_unload(module_);
     if (retained_) {
@@ -76,9 +82,13 @@ Status Session::submit() {
     uint32_t iterations = options_.iterations;
     float one = 1;
     float minus_one = -1;
-    void* fma[] = {&marks_, &errors_, &index_, &iterations, &one, &minus_one};
-    void* memory[] = {&marks_, &errors_, &index_, &iterations, &data_, &vectors_};
-    void* tiny[] = {&marks_, &errors_, &index_};
+    const size_t place = timing_ && timed_ < kTimedLaunches ? timed_++ : kTimedLaunches;
+    CUdeviceptr begin = begins_ + sizeof(uint64_t) * place;
+    CUdeviceptr end = ends_ + sizeof(uint64_t) * place;
+    // A kernel takes as many as it has; only NAME_timed has the last two.
+    void* fma[] = {&marks_, &errors_, &index_, &iterations, &one, &minus_one, &begin, &end};
+    void* memory[] = {&marks_, &errors_, &index_, &iterations, &data_, &vectors_, &begin, &end};
+    void* tiny[] = {&marks_, &errors_, &index_, &begin, &end};
     void** parameters = options_.load == ComputeLoad::kFma      ? fma
                         : options_.load == ComputeLoad::kMemory ? memory
                                                                 : tiny;
@@ -131,6 +141,19 @@ Result<std::vector<uint32_t>> Session::sms() {
 Status Session::clear_sms() {
     VUDA_BENCH_TRY(api_.check(api_.memory_set_32(errors_ + 4, 0, kSmWords), "clear GPU memory"));
     return api_.check(api_.stream_synchronize(nullptr), "clear GPU memory");
+}
+
+Result<std::vector<LaunchTime>> Session::launch_times() {
+    std::vector<uint64_t> begins(timed_);
+    std::vector<uint64_t> ends(timed_);
+    std::vector<LaunchTime> times;
+    if (timed_ == 0) return times;
+    const size_t bytes = sizeof(uint64_t) * timed_;
+    VUDA_BENCH_TRY(api_.check(api_.copy_to_host(begins.data(), begins_, bytes), "read when launches began"));
+    VUDA_BENCH_TRY(api_.check(api_.copy_to_host(ends.data(), ends_, bytes), "read when launches ended"));
+    for (uint32_t i = 0; i < timed_; ++i)
+        if (ends[i] != 0) times.push_back({begins[i], ends[i]});
+    return times;
 }
 
 void Session::set_iterations(uint32_t iterations) {

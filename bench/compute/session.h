@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "bench/common/samples.h"
 #include "bench/compute/gpu.h"
+#include "bench/compute/holes.h"
 #include "bench/compute/options.h"
 
 namespace vuda::bench {
@@ -35,6 +36,11 @@ class Session {
     Result<std::vector<uint32_t>> sms();
     Status clear_sms();
 
+    // With ComputeOptions::report_holes: from here on it is kept when launches ran. There is room for the first 65536;
+    // those that did nothing are left out.
+    void time_launches() { timing_ = true; }
+    Result<std::vector<LaunchTime>> launch_times();
+
     // Also forgets what earlier launches left: the next one checks nothing.
     void set_iterations(uint32_t iterations);
     uint32_t iterations() const { return options_.iterations; }
@@ -45,7 +51,7 @@ class Session {
     Session(const CudaGpu& gpu, const ComputeOptions& options);
     Status open_all();
     Status submit();
-    Status allocate(CUdeviceptr* pointer, size_t bytes);
+    Status allocate(CUdeviceptr* pointer, size_t bytes, uint32_t word = 0);
 
     const CudaGpu gpu_;
     const CudaApi& api_;
@@ -57,8 +63,12 @@ class Session {
     CUdeviceptr marks_ = 0;   // one word a block
     CUdeviceptr errors_ = 0;  // one word, then kSmWords of them, a bit for each multiprocessor
     CUdeviceptr data_ = 0;    // memory load
-    uint32_t vectors_ = 0;    // of 16 bytes in data_
-    uint32_t index_ = 0;      // of the next launch
+    CUdeviceptr begins_ = 0;  // report_holes: nanoseconds of kTimedLaunches launches, and one place for all others
+    CUdeviceptr ends_ = 0;
+    bool timing_ = false;
+    uint32_t timed_ = 0;    // launches in begins_ and ends_
+    uint32_t vectors_ = 0;  // of 16 bytes in data_
+    uint32_t index_ = 0;    // of the next launch
     uint32_t errors_seen_ = 0;
     double context_ms_ = 0;
     std::vector<uint32_t> host_marks_;

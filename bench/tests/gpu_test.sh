@@ -14,6 +14,7 @@ ldconfig -p | grep -q 'libcuda\.so\.1' || skip "the NVIDIA driver's libcuda.so.1
 "$build/bin/vuda-bench-compute" --json --seconds 1 --kernel-us 500
 "$build/bin/vuda-bench-compute" --json --seconds 0.5 --load memory --iterations 1
 "$build/bin/vuda-bench-compute" --json --seconds 0.5 --load tiny
+"$build/bin/vuda-bench-compute" --json --seconds 0.2 --kernel-us 200 --smem 204800 --report-holes
 "$build/bin/vuda-bench-compute" --json --cycles 3
 "$build/bin/vuda-bench-render" --json --seconds 1 --target-frame-ms 5
 "$build/bin/vuda-bench-render" --json --seconds 0.5 --load vertex

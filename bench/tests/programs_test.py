@@ -17,7 +17,7 @@ sys.path[:0] = [HERE, os.path.dirname(HERE)]
 import mirror  # noqa: E402
 import real_programs  # noqa: E402
 import stub_prefix  # noqa: E402
-from corunlib import feature_verdicts, trace  # noqa: E402
+from corunlib import feature_verdicts, holes, trace  # noqa: E402
 from corunlib.matrix import Runner  # noqa: E402
 from corunlib.stack import Stack  # noqa: E402
 from corunlib.workload import HardwareWorkload  # noqa: E402
@@ -69,6 +69,17 @@ class Programs(unittest.TestCase):
         status, answer, _ = run([*COMPUTE, "--seconds", "0.1"], FAKE_CUDA_LOSE="60")
         self.assertEqual(status, 1)
         self.assertGreater(answer["result_errors"], 0)
+
+    def test_holes_in_the_time_of_compute(self):
+        for inside in ("0", "1"):
+            status, answer, err = run([*COMPUTE, "--seconds", "0.2", "--report-holes"], FAKE_CUDA_NS="20000", FAKE_CUDA_HOLE_EVERY="20", FAKE_CUDA_HOLE_US="10300", FAKE_CUDA_HOLE_INSIDE=inside)
+            self.assertEqual((status, err), (0, ""))
+            # Each 20 launches of 0.1 ms, 5 us apart.
+            found = holes.metrics(answer["holes"], 10.0)
+            self.assertEqual(found["holes_per_frame"], 1.0)
+            self.assertAlmostEqual(found["hole_frame_ms"], 10.3 if inside == "1" else 10.305)
+            self.assertAlmostEqual(found["compute_bound_percent"], 100 * 2.1 / 12.4, delta=0.1)
+        self.assertNotIn("holes", run([*COMPUTE, "--seconds", "0.02"])[1])
 
     def test_traces_of_paced_programs_are_on_one_clock(self):
         # The words that bench/tuner.py gives.

@@ -1,15 +1,19 @@
 """What bench/sliced.py decides, without a GPU."""
 
+import json
 import os
 import sys
 import types
 import unittest
 
-BENCH = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, BENCH)
+HERE = os.path.dirname(os.path.abspath(__file__))
+BENCH = os.path.dirname(HERE)
+sys.path[:0] = [HERE, BENCH, os.path.join(BENCH, "..", "scripts")]
 
+import check_results  # noqa: E402
 import sliced  # noqa: E402
 from corunlib import errors, slicing  # noqa: E402
+from stub_rig import StubRig  # noqa: E402
 
 
 def value(median):
@@ -41,6 +45,10 @@ class Verdicts(unittest.TestCase):
     def test_each_can_be_missed(self):
         for changed in ({"p99": 16.68}, {"rate": 379.0}, {"share_fps": 56.0}, {"share_rate": 440.0}, {"paced": 16.9}):
             self.assertEqual(len(self.missed(**changed)), 1, changed)
+
+    def test_kernels_that_look_at_the_clock_are_not_judged_by_those_alone(self):
+        case = {"case": "switches", "config": "target", "metrics": {"frame_p99_ms": value(17.0), "compute_rate": value(1.0)}}
+        self.assertEqual(slicing.verdicts([*rows(), slicing.filed(case)]), slicing.verdicts(rows()))
 
     def test_nothing_measured_says_nothing(self):
         self.assertEqual(slicing.verdicts([]), [])
@@ -96,6 +104,54 @@ class Configurations(unittest.TestCase):
         self.assertEqual(calls, [])
         sliced.use_draws("draws-100", options, runner)
         self.assertEqual((calls, runner.checksum), ([100], None))
+
+
+class Switches(StubRig):
+    """A whole run, with make-believe programs."""
+
+    HOLES = {"hole_frame_ms": 10.3, "hole_after_ms": 0.3, "holes_per_frame": 2.0, "compute_bound_percent": 35.757576}
+
+    def measure(self, *words, **environment):
+        argv = ["--bin", self.prefix, "--seconds", "0.02", "--output", self.output, "--commit", "0123456", *words]
+        status, out, err = self.run_program(sliced.main, argv, environment)
+        path = os.path.join(self.output, "sliced.json")
+        self.assertEqual(check_results.check_file(path), [], err)
+        with open(path, encoding="utf-8") as file:
+            return status, out, json.load(file)
+
+    def test_what_is_in_the_file(self):
+        status, out, found = self.measure("--cases", "switches", "--runs", "2")
+        self.assertEqual((status, out), (0, ""))
+        self.assertEqual((found["experiment"], found["complete"]), ("sliced", True))
+        self.assertEqual([(row["case"], row["config"], row["runs"]) for row in found["rows"]], [("switches", "time-slicing", 2), ("switches-target", "sliced", 2)])
+        for row in found["rows"]:
+            self.assertEqual({name: row["metrics"][name]["median"] for name in self.HOLES}, self.HOLES)
+            self.assertTrue({"renderer_fps", "frame_p50_ms", "compute_rate"} <= row["metrics"].keys())
+
+    def test_merging(self):
+        self.measure("--cases", "self-paced,switches", "--runs", "1")
+        before = [("self-paced", "alone-renderer"), ("self-paced-target", "sliced")]
+        _, _, found = self.measure("--cases", "switches", "--runs", "1", "--merge")
+        self.assertEqual([(row["case"], row["config"]) for row in found["rows"]], [*before, ("switches", "time-slicing"), ("switches-target", "sliced")])
+        _, _, found = self.measure("--cases", "self-paced", "--runs", "1", "--merge")
+        self.assertEqual(len(found["rows"]), 4)
+
+    def test_what_is_asked_of_the_programs(self):
+        log = os.path.join(self.directory, "log")
+        self.measure("--cases", "switches", "--runs", "1", "--log", log, STUB_SAY_COMMAND="1")
+        with open(log, encoding="utf-8") as file:
+            said = [line.split() for line in file if line.startswith("stub: vuda-bench-")]
+        measured = [words for words in said if "--start-file" in words]
+        self.assertEqual([words[1] for words in measured], ["vuda-bench-compute", "vuda-bench-render"] * 2)
+        for words in measured[::2]:
+            self.assertIn("--report-holes", words)
+            self.assertEqual(words[words.index("--smem") + 1], "204800")
+        self.assertEqual([words[words.index("--fps") + 1] for words in measured[1::2]], ["60", "0"], "paced by itself, and held back")
+
+    def test_no_frames_in_the_holes(self):
+        status, _, found = self.measure("--cases", "self-paced,switches", "--runs", "1", "--frame-ms", "40")
+        self.assertEqual(status, 1)
+        self.assertEqual([row["case"] for row in found["rows"]], ["self-paced", "self-paced-target"])
 
 
 if __name__ == "__main__":

@@ -55,13 +55,16 @@ def attach(state, to):
 def vudactl():
     state = os.path.join(os.path.dirname(arguments[1]), "state")
     words = arguments[2:]
-    registered, attached, split = (os.path.join(state, kind) for kind in ("registered", "attached", "split"))
+    registered, attached, split, target = (os.path.join(state, kind) for kind in ("registered", "attached", "split", "target"))
     if words[0] == "mode":
         with open(split, "w") as file:
             file.write(words[2])
         os.chmod(split, 0o666)
         return
     if words[0] == "slo":
+        if "--frame-ms" in words:
+            with open(target, "w") as file:
+                file.write(words[words.index("--frame-ms") + 1])
         return
     if words[0] == "quota":
         if os.environ.get("STUB_NO_QUOTA"):
@@ -72,6 +75,8 @@ def vudactl():
         answer = {"daemon": {"driver": {"note": "simulated GPU 'stub'"}}, "tsgs": [], "sessions": []}
         mode = open(split).read() if os.path.exists(split) else "intra-sm"
         partition = {"mode": mode, "applied_tpcs": 2 if mode == "inter-sm" else 3, "generation": 1, "topology": {"tpcs": 3}}
+        if os.path.exists(target):
+            partition["frame_us"] = round(1000 * float(open(target).read()))
         if os.path.exists(registered):
             answer["tsgs"].append({"name": open(registered).read(), "partition": partition})
         if os.path.exists(attached) and alive(int(open(attached + ".pid").read())):
@@ -191,7 +196,10 @@ def features():
 
 def compute():
     wrong = 1 if os.environ.get("STUB_WRONG_RESULT") and shared else 0
+    # Frames of 10 ms every 16.5 ms, and what comes after each.
+    holes = [hole for i in range(30) for hole in ([16.5 * i + 4.0, 10.3], [16.5 * i + 14.5, 0.3])]
     return {
+        **({"holes": holes} if "--report-holes" in arguments else {}),
         "uuid": os.environ.get("STUB_CUDA_UUID", "GPU-1"), "cuda": "13.0", "iterations": 88, "rate": 900.0 if shared else 1000.0,
         "latency_p50_ms": 0.7, "latency_p99_ms": 0.8, "context_ms": 120.0 if shared else 100.0,
         "cycles": int(option("--cycles", "0")), "launches": 100, "result_errors": wrong,
@@ -215,6 +223,8 @@ else:
     if os.environ.get("STUB_RENDERER") and name in ("vuda-bench-render", "vuda-bench-mirror"):
         with open(os.environ["STUB_RENDERER"], "w") as file:
             file.write(str(os.getpid()))
+    if os.environ.get("STUB_SAY_COMMAND"):
+        print("stub:", name, *arguments, file=sys.stderr)
     begun = time.monotonic()
     measured()
     if os.environ.get("STUB_LOST") and shared and "compute" in name:
