@@ -65,7 +65,9 @@ void TurnGate::submitting(VkQueue queue) {
     if (in_frame_.exchange(true, std::memory_order_acq_rel)) return;
     TurnPacer::Terms now_asked;
     bool sliced = terms(now_asked);
-    wants_gpu_time_.store(sliced, std::memory_order_relaxed);
+    const bool ends_elsewhere =
+        fences_others_.load(std::memory_order_relaxed) && !fences_graphics_.load(std::memory_order_relaxed);
+    wants_gpu_time_.store(sliced && (now_asked.graphics_permille != 0 || ends_elsewhere), std::memory_order_relaxed);
     if (!sliced) return ask_for_slice(0);
     uint64_t release;
     {
@@ -93,7 +95,7 @@ void TurnGate::submitting(VkQueue queue) {
 void TurnGate::submitted(VkQueue queue, bool fence) {
     if (!fence || presents_.load(std::memory_order_relaxed)) return;
     const bool graphics = paced(queue);
-    if (graphics) fences_graphics_.store(true, std::memory_order_relaxed);
+    (graphics ? fences_graphics_ : fences_others_).store(true, std::memory_order_relaxed);
     if (graphics || !fences_graphics_.load(std::memory_order_relaxed))
         in_frame_.store(false, std::memory_order_release);
 }

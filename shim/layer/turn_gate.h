@@ -45,7 +45,8 @@ class TurnGate {
     // After it; `fence`: it has one.
     void submitted(VkQueue queue, bool fence);
     void presented();
-    // Somebody has to say what frames take on the GPU.
+    // Somebody has to say what submissions take on the GPU, one by one: for a share always. For a target what whole
+    // frames take is enough (queue_clock.h), where their end is seen on the queue that draws.
     bool wants_gpu_time() const { return wants_gpu_time_.load(std::memory_order_relaxed); }
     void worked(uint64_t gpu_ns);
 
@@ -60,6 +61,7 @@ class TurnGate {
     std::atomic<bool> in_frame_{false};
     std::atomic<bool> presents_{false};
     std::atomic<bool> fences_graphics_{false};  // submissions to queues that do graphics have fences
+    std::atomic<bool> fences_others_{false};    // submissions to others have, and those had none so far
     std::atomic<bool> wants_gpu_time_{false};
     std::atomic<bool> asked_for_slice_{false};  // and it is not the driver's own again
     mutable std::mutex mutex_;

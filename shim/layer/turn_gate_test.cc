@@ -149,7 +149,7 @@ TEST_F(TurnGateTest, AShareAsksForGpuTimes) {
 TEST_F(TurnGateTest, TheTimesliceIsLongerThanAFrameWhileTurnsAreTaken) {
     g_frame_ns = 20 * kMs;
     frame(graphics_);
-    EXPECT_TRUE(gate_.wants_gpu_time()) << "a target alone";
+    EXPECT_FALSE(gate_.wants_gpu_time()) << "frames' ends are seen";
     EXPECT_TRUE(g_slices.empty()) << "it is not known yet what frames take";
     for (int i = 0; i < 5; ++i) {
         gate_.worked(10 * kMs);
@@ -167,6 +167,19 @@ TEST_F(TurnGateTest, TheTimesliceIsLongerThanAFrameWhileTurnsAreTaken) {
     g_slice_busy = false;
     for (int i = 0; i < 3; ++i) frame(graphics_);
     EXPECT_EQ(g_slices, (std::vector<uint32_t>{0, 0, 0})) << "until it was done";
+}
+
+TEST_F(TurnGateTest, FramesThatEndOnAnotherQueueAreTimedByTheirParts) {
+    g_frame_ns = 20 * kMs;
+    frame(graphics_, false);
+    EXPECT_FALSE(gate_.wants_gpu_time()) << "not known yet";
+    frame(uploads_);
+    frame(graphics_, false);
+    EXPECT_TRUE(gate_.wants_gpu_time());
+    frame(uploads_);
+    frame(graphics_);
+    frame(graphics_);
+    EXPECT_FALSE(gate_.wants_gpu_time());
 }
 
 TEST_F(TurnGateTest, ALibraryThatKnowsNoTimeslices) {
