@@ -40,7 +40,8 @@ void Session::send_mirrors() {
             if (change && !change->empty()) mirrors_.sent(id = next_id_locked());
             if (!change || !change->more) mirrors_.covered(newest);
             if (!change) stop_mirroring_locked();
-            changed_.notify_all();
+            // What goes out now is waited for still: who waits need not wake up for it.
+            if (change && change->empty()) changed_.notify_all();
         }
         if (!change) {
             reporter_.say_once(LogLevel::kInfo, "mirrors: " + change.error().text,

@@ -1,4 +1,5 @@
 // vudad: owns named graphics timeslice groups and decides who may join them.
+#include <fcntl.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
@@ -13,7 +14,9 @@
 #include <optional>
 #include <string>
 
+#include "base/unique_fd.h"
 #include "daemon/config.h"
+#include "daemon/handle_set.h"
 #include "daemon/log.h"
 #include "daemon/server.h"
 #include "daemon/sim_process.h"
@@ -65,6 +68,16 @@ void raise_descriptor_limit() {
     if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) spdlog::warn("cannot raise the limit of open files to {}", wanted);
 }
 
+// The kernel's table for the handles of a whole set (128 KiB). While there are no threads it grows at once; later it
+// would wait for an RCU grace period each time it doubles, and a renderer's mapping call with it.
+void grow_descriptor_table() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == 0) return;
+    const auto highest = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, kHandlesPerSet) - 1);
+    const UniqueFd any(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    const UniqueFd far(::fcntl(any.get(), F_DUPFD_CLOEXEC, highest));
+}
+
 int fail(const Error& error, int status) {
     spdlog::critical("{}", error.to_string());
     return status;
@@ -73,6 +86,7 @@ int fail(const Error& error, int status) {
 int serve(const Flags& flags, const Config& config) {
     ::signal(SIGPIPE, SIG_IGN);
     raise_descriptor_limit();
+    grow_descriptor_table();
     // Before anything that another program would see.
     for (const std::string& path : {config.control_socket, config.handle_socket}) {
         if (Status ok = check_socket_path(path); !ok) return fail(ok.error(), exit_status(ok.error().code));

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -22,6 +23,7 @@
 
 #include "daemon/fake_notify.h"
 #include "daemon/grpc_test_client.h"
+#include "daemon/handle_set.h"
 #include "daemon/test_support.h"
 
 namespace vuda::daemon {
@@ -575,6 +577,19 @@ TEST_F(VudadTest, RestartedDaemonTakesTheNamesAgain) {
     });
     EXPECT_TRUE(owner.push(*owner.export_token(), 84, "g").ok());
     EXPECT_EQ(attacher.wait(), 0);
+}
+
+// As long as it grows, nobody who maps a control buffer goes on.
+TEST_F(VudadTest, TheTableOfDescriptorsIsThereBeforeItIsNeeded) {
+    rlimit limit{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+    Process vudad = start();
+    std::ifstream status("/proc/" + std::to_string(vudad.pid()) + "/status");
+    size_t size = 0;
+    for (std::string line; std::getline(status, line);) {
+        if (line.starts_with("FDSize:")) size = std::stoul(line.substr(7));
+    }
+    EXPECT_GE(size, std::min<size_t>(kHandlesPerSet, limit.rlim_max));
 }
 
 TEST_F(VudadTest, MoreHandlesThanTheDefaultLimitOfOpenFiles) {

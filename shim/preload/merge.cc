@@ -140,6 +140,11 @@ Plan Redirector::State::merge_with(const Call& call, Plan plan, const Host* host
     // CUDA's space.
     std::vector<OfferedBuffer> buffers;
     if (host != nullptr) {
+        // What comes from now on is told to it; what others in this process have not heard of is told to it, too.
+        if (local.order != host->order) {
+            follow(local, host->order);
+            local.buffers.told(host->buffers);
+        }
         for (const HostBuffer& b : host->buffers)
             buffers.push_back({static_cast<int>(b.memory), b.va, b.length, b.offset, b.order});
     } else {

@@ -1,31 +1,9 @@
 // Following the renderer's control buffers in the address spaces of contexts that share.
 #include <algorithm>
-#include <iterator>
-#include <tuple>
 
 #include "shim/preload/state.h"
 
 namespace vuda::shim {
-
-HostDelta host_delta(const std::vector<HostBuffer>& held, const std::vector<HostBuffer>& now) {
-    // An address holds one buffer at a time, but another one before and after.
-    const auto before = [](const HostBuffer& a, const HostBuffer& b) {
-        return std::tie(a.va, a.order, a.length, a.memory, a.offset) <
-               std::tie(b.va, b.order, b.length, b.memory, b.offset);
-    };
-    HostDelta delta;
-    std::ranges::set_difference(held, now, std::back_inserter(delta.removed), before);
-    std::ranges::set_difference(now, held, std::back_inserter(delta.added), before);
-    return delta;
-}
-
-std::vector<HostBuffer> after_delta(const std::vector<HostBuffer>& held, const HostDelta& delta) {
-    std::vector<HostBuffer> left;
-    std::vector<HostBuffer> out;
-    std::ranges::set_difference(held, delta.removed, std::back_inserter(left), {}, &HostBuffer::va, &HostBuffer::va);
-    std::ranges::merge(left, delta.added, std::back_inserter(out), {}, &HostBuffer::va, &HostBuffer::va);
-    return out;
-}
 
 // Maps one buffer into `space`. `host`: the renderer is in this process, and buffer.fd its memory handle.
 std::vector<Action> Redirector::State::mirror_actions(const Client& owner, uint32_t client_handle, const Tsg& t,
@@ -57,7 +35,7 @@ std::vector<Action> Redirector::State::mirror_actions(const Client& owner, uint3
 
 MirrorWork Redirector::State::begin_mirror(const MirrorUpdate& update, const MirroredSpaces& handled, bool local) {
     MirrorWork work;
-    const Host renderer = local ? host() : Host{};
+    const Host renderer = local ? host_only() : Host{};
     if (local && renderer.client == 0) return work;
     for (auto& [client_handle, owner] : clients) {
         for (auto& [handle, t] : owner.tsgs) {
@@ -134,13 +112,24 @@ bool Redirector::shares_locally() const {
     });
 }
 
-MirrorUpdate Redirector::local_update() const {
+MirrorUpdate Redirector::local_update(HostDelta* change) {
+    State& s = *state_;
     MirrorUpdate update;
-    for (const HostBuffer& buffer : state_->host().buffers) {
+    // Another TSG: they have nothing of it yet.
+    const Host host = s.host_only();
+    if (host.client != 0 && s.local.order != host.order) s.follow(s.local, host.order);
+    if (s.current(s.local) == nullptr) return update;
+    *change = s.local.buffers.untold(SIZE_MAX, SIZE_MAX);
+    for (const HostBuffer& buffer : change->added) {
         update.added.push_back(
             {static_cast<int>(buffer.memory), buffer.va, buffer.length, buffer.offset, buffer.order});
     }
     return update;
+}
+
+void Redirector::local_told(const HostDelta& change) {
+    // A context that is about to share brings the buffers of the moment when it began.
+    if (!attaching()) state_->local.buffers.told(change);
 }
 
 }  // namespace vuda::shim

@@ -70,54 +70,64 @@ TEST(MirrorTableTest, TidyLeavesWholePagesThatDoNotOverlap) {
     EXPECT_EQ(tidied[1].offset, 4096u);
 }
 
-std::vector<HostBuffer> host_of(const MirrorTable& table) {
-    std::vector<HostBuffer> out;
-    for (const auto& [va, entry] : table.entries()) out.push_back({0, va, entry.length, 0, entry.mapping});
-    return out;
-}
+// What others hold, as they would know it.
+class Held {
+ public:
+    void take(const HostDelta& delta) {
+        for (const HostBuffer& gone : delta.removed) {
+            const auto found = buffers_.find(gone.va);
+            ASSERT_TRUE(found != buffers_.end() && found->second == gone) << "takes away what is not there";
+            buffers_.erase(found);
+        }
+        for (const HostBuffer& come : delta.added) ASSERT_TRUE(buffers_.emplace(come.va, come).second);
+    }
+    const std::map<uint64_t, HostBuffer>& buffers() const { return buffers_; }
+
+ private:
+    std::map<uint64_t, HostBuffer> buffers_;
+};
 
 // A renderer maps and unmaps; deltas go out when something was mapped, in parts of any size; the mirror holds what the
 // renderer has whenever all of it has arrived, also when it began with a later set and heard of earlier changes again.
 TEST(MirrorTableTest, FollowsAnyRenderer) {
     for (unsigned seed = 0; seed < 100; ++seed) {
         std::mt19937 random(seed);
-        MirrorTable renderer;
+        ToldBuffers renderer;
         MirrorTable mirror;
-        std::vector<HostBuffer> sent;
+        Held sent;
         uint64_t mappings = 0;
         std::vector<MirrorUpdate> history;
         for (int step = 0; step < 200; ++step) {
-            if (random() % 3 == 0 && !renderer.empty()) {
-                auto at = renderer.entries().begin();
-                std::advance(at, random() % renderer.size());
-                renderer.drop(at->first);
+            if (random() % 3 == 0 && !renderer.buffers().empty()) {
+                auto at = renderer.buffers().begin();
+                std::advance(at, random() % renderer.buffers().size());
+                renderer.set(at->first, {});
                 continue;  // not told
             }
             const OfferedBuffer wanted = buffer(random() % 30, 1 + random() % 4, ++mappings);
-            const bool taken = std::ranges::any_of(renderer.entries(), [&](const auto& entry) {
+            const bool taken = std::ranges::any_of(renderer.buffers(), [&](const auto& entry) {
                 return entry.first < wanted.va + wanted.length && wanted.va < entry.first + entry.second.length;
             });
             if (taken) continue;
-            renderer.put(wanted.va, {wanted.length, wanted.mapping});
+            renderer.set(wanted.va, HostBuffer{0, wanted.va, wanted.length, 0, wanted.mapping});
             if (random() % 4 == 0) continue;  // several at once
-            const std::vector<HostBuffer> now = host_of(renderer);
             for (;;) {
-                HostDelta delta = host_delta(sent, now);
+                const HostDelta delta = renderer.untold(1 + random() % 3, 1024);
                 if (delta.added.empty()) break;
-                const size_t part = 1 + random() % 3;
-                delta.added.resize(std::min(part, delta.added.size()));
                 MirrorUpdate update;
                 for (const HostBuffer& one : delta.removed) update.removed.push_back({one.va, one.length, one.order});
                 for (const HostBuffer& one : delta.added)
                     update.added.push_back({0, one.va, one.length, one.offset, one.order});
-                sent = after_delta(sent, delta);
+                renderer.told(delta);
+                sent.take(delta);
                 history.push_back(update);
                 apply(mirror, update);
                 if (random() % 10 == 0) apply(mirror, update);
             }
-            ASSERT_EQ(sent, now);
+            ASSERT_TRUE(renderer.all_told());
+            ASSERT_EQ(sent.buffers(), renderer.buffers());
             // Nothing is missing, and nothing old lies where something new is.
-            for (const HostBuffer& one : now) {
+            for (const auto& [va, one] : renderer.buffers()) {
                 const auto found = mirror.entries().find(one.va);
                 ASSERT_NE(found, mirror.entries().end()) << "seed " << seed << " step " << step;
                 ASSERT_EQ(found->second.mapping, one.order);
@@ -126,12 +136,73 @@ TEST(MirrorTableTest, FollowsAnyRenderer) {
         }
         MirrorTable late;
         MirrorUpdate whole;
-        for (const HostBuffer& one : sent) whole.added.push_back({0, one.va, one.length, one.offset, one.order});
+        for (const auto& [va, one] : sent.buffers()) whole.added.push_back({0, va, one.length, one.offset, one.order});
         apply(late, whole);
         const size_t from = history.empty() ? 0 : random() % history.size();
         for (size_t i = from; i < history.size(); ++i) apply(late, history[i]);
         EXPECT_TRUE(late.holds(whole.added)) << "seed " << seed;
     }
+}
+
+HostBuffer told_buffer(uint64_t page, uint64_t order) { return {1, page * 4096, 4096, 0, order}; }
+
+TEST(ToldBuffersTest, WhatComesAndGoesUnheardIsNoNews) {
+    ToldBuffers buffers;
+    EXPECT_TRUE(buffers.set(0x1000, told_buffer(1, 1)));
+    EXPECT_FALSE(buffers.set(0x1000, told_buffer(1, 1)));
+    EXPECT_TRUE(buffers.set(0x1000, {}));
+    EXPECT_FALSE(buffers.set(0x1000, {}));
+    EXPECT_TRUE(buffers.all_told());
+    buffers.set(0x1000, told_buffer(1, 2));
+    buffers.told({told_buffer(1, 2)});
+    EXPECT_TRUE(buffers.all_told());
+    buffers.set(0x1000, {});
+    EXPECT_FALSE(buffers.all_told());
+    EXPECT_TRUE(buffers.untold(64, 64).removed.empty()) << "unmapping is not told by itself";
+}
+
+// The renderer goes on while a change is on its way.
+TEST(ToldBuffersTest, WhatChangedSinceItWasLookedAtIsToldNext) {
+    ToldBuffers buffers;
+    buffers.set(0x1000, told_buffer(1, 1));
+    const HostDelta first = buffers.untold(64, 64);
+    ASSERT_EQ(first.added.size(), 1u);
+    EXPECT_TRUE(buffers.is_untold(first.added[0]));
+    buffers.set(0x1000, told_buffer(1, 2));
+    EXPECT_FALSE(buffers.is_untold(first.added[0]));
+    buffers.told(first);
+    const HostDelta second = buffers.untold(64, 64);
+    EXPECT_EQ(second.removed, first.added);
+    EXPECT_EQ(second.added, std::vector{told_buffer(1, 2)});
+    buffers.told(second);
+    EXPECT_TRUE(buffers.all_told());
+    // One that was taken away, and is as it was before.
+    buffers.set(0x1000, {});
+    buffers.set(0x2000, told_buffer(2, 3));
+    const HostDelta third = buffers.untold(64, 64);
+    EXPECT_EQ(third.removed.size(), 1u);
+    buffers.set(0x1000, told_buffer(1, 2));
+    buffers.told(third);
+    EXPECT_EQ(buffers.untold(64, 64).added, third.removed);
+}
+
+TEST(ToldBuffersTest, PartsAreInAddressOrderAndWhatIsGoneGoesFirst) {
+    ToldBuffers buffers;
+    for (uint64_t page = 1; page <= 5; ++page) buffers.set(page * 4096, told_buffer(page, page));
+    buffers.told({told_buffer(7, 10), told_buffer(8, 11), told_buffer(9, 12)});
+    HostDelta part = buffers.untold(2, 2);
+    EXPECT_EQ(part.removed, (std::vector{told_buffer(7, 10), told_buffer(8, 11)}));
+    EXPECT_TRUE(part.added.empty());
+    EXPECT_TRUE(part.more);
+    buffers.told(part);
+    part = buffers.untold(2, 2);
+    EXPECT_EQ(part.removed, std::vector{told_buffer(9, 12)});
+    EXPECT_EQ(part.added, (std::vector{told_buffer(1, 1), told_buffer(2, 2)}));
+    EXPECT_TRUE(part.more);
+    buffers.told(part);
+    part = buffers.untold(3, 2);
+    EXPECT_EQ(part.added.size(), 3u);
+    EXPECT_FALSE(part.more);
 }
 
 TEST(MirrorRuleTest, CoversWhatTheTsgsClientMapsLowInItsAddressSpace) {

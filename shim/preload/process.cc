@@ -598,7 +598,7 @@ void Process::device_created() {
 
 Host Process::host() const {
     const std::lock_guard lock(mutex_);
-    return redirector_ != nullptr ? redirector_->host() : Host{};
+    return redirector_ != nullptr ? redirector_->host_only() : Host{};
 }
 
 int Process::host_methods(const uint32_t* pairs, uint32_t count, uint64_t* ns, vuda_private_error* error) {
@@ -662,11 +662,12 @@ int Process::export_host(uint64_t held, vuda_private_handles* out, vuda_private_
     try {
         const auto deadline = std::chrono::steady_clock::now() + kExportPatience;
         Host host;
+        bool current = false;
         {
             // A renderer that is still setting up would be exported half-done, or the wrong TSG of it.
             std::unique_lock lock(mutex_);
             for (;;) {
-                host = redirector_ != nullptr ? redirector_->host() : Host{};
+                host = redirector_ != nullptr ? redirector_->host_only() : Host{};
                 const uint64_t now = monotonic_ns();
                 if (host.client != 0 && host.settled_at_ns <= now) break;
                 if (std::chrono::steady_clock::now() >= deadline) break;
@@ -675,6 +676,8 @@ int Process::export_host(uint64_t held, vuda_private_handles* out, vuda_private_
                                                           std::chrono::nanoseconds(host.settled_at_ns - now);
                 changed_.wait_until(lock, std::min(until, deadline));
             }
+            current = held != 0 && held == export_generation_ && host.same_tsg(exported_) && redirector_->all_told();
+            if (host.client != 0 && !current) host = redirector_->host();
         }
         if (host.client == 0) return fail(Code::kFailedPrecondition, "the renderer has no graphics TSG any more");
         if (host.unfit != Reason::kNone) {
@@ -682,7 +685,7 @@ int Process::export_host(uint64_t held, vuda_private_handles* out, vuda_private_
             *error = why;
             return -1;
         }
-        if (held != 0 && held == export_generation_ && host.same_objects(exported_)) {
+        if (current) {
             *out = {};
             out->channels_in_use = host.channels;
             out->generation = held;
@@ -700,6 +703,11 @@ int Process::export_host(uint64_t held, vuda_private_handles* out, vuda_private_
         out->count = static_cast<uint32_t>(made->size());
         out->channels_in_use = host.channels;
         out->generation = ++export_generation_;
+        {
+            const std::lock_guard lock(mutex_);
+            redirector_->told(host.order, host.buffers);
+        }
+        host.buffers = {};
         exported_ = std::move(host);
         return 0;
     } catch (...) {

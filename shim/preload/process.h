@@ -93,7 +93,7 @@ class Process : public RedirectorAccess, public Attacher {
     void start_session();
     void deliver_notices();
     void deliver(const Notice& notice);
-    Host host() const;
+    Host host() const;  // without its buffers
     int host_methods(const uint32_t* pairs, uint32_t count, uint64_t* ns, vuda_private_error* error);
     int export_host(uint64_t held, vuda_private_handles* out, vuda_private_error* error);
     uint32_t look_for_faults(uint32_t xids[2]);
@@ -136,7 +136,9 @@ class Process : public RedirectorAccess, public Attacher {
     std::condition_variable changed_;
     uint64_t generation_ = 0;
     std::unique_ptr<Redirector> redirector_;
-    Host exported_;  // what the newest export held, and its number; session's thread only
+    // What the newest export was of, and the number of what others hold; session's thread only. The redirector has the
+    // buffers.
+    Host exported_;
     uint64_t export_generation_ = 0;
     // Updates that came while a context was about to share, with descriptors of their own.
     std::vector<MirrorUpdate> kept_updates_;

@@ -67,17 +67,25 @@ void close_all(MirrorUpdate& update) {
 // The mapping exists, and the program has not heard of it: whatever the GPU is told to do with it comes later.
 void Process::control_buffers_mapped() {
     bool local = false;
-    MirrorUpdate update;
     {
         const std::lock_guard lock(mutex_);
         local = redirector_->shares_locally();
-        if (local) update = redirector_->local_update();
     }
     if (local) {
         const std::lock_guard one(mirroring_);
+        MirrorUpdate update;
+        HostDelta change;
+        {
+            const std::lock_guard lock(mutex_);
+            update = redirector_->local_update(&change);
+        }
         if (Status done = apply(update, true); !done) {
+            // Tried again with the next one.
             say(LogLevel::kError, "a control buffer of the renderer could not be mirrored: %s",
                 done.error().text.c_str());
+        } else {
+            const std::lock_guard lock(mutex_);
+            redirector_->local_told(change);
         }
     }
     if (session_.loaded()) session_.mirror_changed();
@@ -99,23 +107,21 @@ int Process::mirror_delta(vuda_private_mirror* out, vuda_private_error* error) {
     std::vector<vuda_private_handle> added;
     try {
         Host now;
+        // What was unmapped stays mirrored until something is mapped again: graphics state may point there to the very
+        // end, as when a device is destroyed, and the memory lives on in its mirrors.
+        HostDelta delta;
         {
             const std::lock_guard lock(mutex_);
-            if (redirector_ != nullptr) now = redirector_->host(exported_.order);
+            if (redirector_ != nullptr) {
+                now = redirector_->told_host();
+                delta = redirector_->untold(VUDA_PRIVATE_MIRROR_PART, kRangesEach);
+            }
         }
         if (exported_.client == 0 || now.client != exported_.client) {
             fill(error, {Code::kFailedPrecondition, "the TSG that was exported is gone", ""});
             return -1;
         }
-        HostDelta delta = host_delta(exported_.buffers, now.buffers);
-        // What was unmapped stays mirrored until something is mapped again: graphics state may point there to the very
-        // end, as when a device is destroyed, and the memory lives on in its mirrors.
-        if (delta.added.empty()) return 0;
-        const bool all_ranges = delta.removed.size() <= kRangesEach;
-        if (!all_ranges) delta.removed.resize(kRangesEach);
-        const size_t part = all_ranges ? std::min<size_t>(delta.added.size(), VUDA_PRIVATE_MIRROR_PART) : 0;
-        const bool more = part < delta.added.size();
-        delta.added.resize(part);
+        if (delta.added.empty() && !delta.more) return 0;
 
         std::vector<HostBuffer> gone;
         {
@@ -125,8 +131,7 @@ int Process::mirror_delta(vuda_private_mirror* out, vuda_private_error* error) {
                 const int fd = calls_->export_object(now.file, now.client, now.device, buffer.memory, &status);
                 if (fd < 0) {
                     const std::lock_guard lock(mutex_);
-                    const Host again = redirector_->host(exported_.order);
-                    if (std::ranges::find(again.buffers, buffer) == again.buffers.end()) {
+                    if (!redirector_->is_untold(buffer)) {
                         gone.push_back(buffer);  // freed meanwhile
                         continue;
                     }
@@ -144,17 +149,19 @@ int Process::mirror_delta(vuda_private_mirror* out, vuda_private_error* error) {
         for (const HostBuffer& buffer : gone) std::erase(delta.added, buffer);
         std::vector<vuda_private_range> removed;
         for (const HostBuffer& buffer : delta.removed) removed.push_back({buffer.va, buffer.length, buffer.order});
-        std::vector<HostBuffer> held = after_delta(exported_.buffers, delta);
         out->added = copy_out(added);
         out->removed = copy_out(removed);
         if ((out->added == nullptr && !added.empty()) || (out->removed == nullptr && !removed.empty()))
             throw std::bad_alloc();
         out->added_count = static_cast<uint32_t>(added.size());
         out->removed_count = static_cast<uint32_t>(removed.size());
-        out->more = more ? 1 : 0;
+        out->more = delta.more ? 1 : 0;
+        {
+            const std::lock_guard lock(mutex_);
+            redirector_->told(delta);
+        }
         out->from = export_generation_;
         out->to = ++export_generation_;
-        exported_.buffers = std::move(held);
         return 0;
     } catch (...) {
         for (const vuda_private_handle& handle : added) next::close(handle.fd);

@@ -237,7 +237,7 @@ void Redirector::stop_sharing(const Refusal& why) { state_->stopped = why; }
 
 Host Redirector::host() const { return state_->host(); }
 
-Host Redirector::host(uint64_t order) const { return state_->host(order); }
+Host Redirector::host_only() const { return state_->host_only(); }
 
 Subdevice Redirector::sharing_subdevice() const { return state_->sharing_subdevice(); }
 
@@ -255,5 +255,7 @@ size_t Redirector::tracked() const {
     for (const auto& [handle, owner] : state_->clients) total += 1 + owner.size();
     return total;
 }
+
+uint64_t Redirector::looks() const { return state_->looks; }
 
 }  // namespace vuda::shim

@@ -28,6 +28,7 @@
 #include "shim/preload/mirror_rule.h"
 #include "shim/preload/mirror_table.h"
 #include "shim/preload/reason.h"
+#include "shim/preload/told_buffers.h"
 #include "shim/preload/turn_slice.h"
 
 namespace vuda::shim {
@@ -195,14 +196,6 @@ struct Plan {
 };
 
 // The renderer's side of an export: what to export through which file.
-struct HostBuffer {
-    uint32_t memory = 0;
-    uint64_t va = 0;
-    uint64_t length = 0;
-    uint64_t offset = 0;
-    uint64_t order = 0;  // number of the mapping, never used again
-    bool operator==(const HostBuffer&) const = default;
-};
 struct Host {
     FileId file = 0;
     uint32_t client = 0;
@@ -218,9 +211,9 @@ struct Host {
     uint64_t settled_at_ns = 0;    // export not before this time (0: now)
     std::vector<HostBuffer> buffers;
 
-    // An export of one is as good as an export of the other.
-    bool same_objects(const Host& other) const {
-        return client == other.client && order == other.order && channels == other.channels && buffers == other.buffers;
+    // An export of one is as good as an export of the other, if their buffers are.
+    bool same_tsg(const Host& other) const {
+        return client == other.client && order == other.order && channels == other.channels;
     }
 };
 
@@ -241,15 +234,6 @@ struct MirrorWork {
     std::vector<Step> steps;
 };
 using MirroredSpaces = std::vector<std::shared_ptr<void>>;
-
-// What the renderer unmapped and mapped, in address order. Pure; both lists are in that order.
-struct HostDelta {
-    std::vector<HostBuffer> removed;
-    std::vector<HostBuffer> added;
-};
-HostDelta host_delta(const std::vector<HostBuffer>& held, const std::vector<HostBuffer>& now);
-// `held` with a delta of it, or a part of one.
-std::vector<HostBuffer> after_delta(const std::vector<HostBuffer>& held, const HostDelta& delta);
 
 class Redirector {
  public:
@@ -285,9 +269,20 @@ class Redirector {
 
     // The renderer TSG to share, or client == 0. Buffers are those mapped now.
     Host host() const;
+    // The same without the buffers, which may be thousands.
+    Host host_only() const;
 
-    // The renderer TSG of that order (Host::order), with what it has now; client == 0 when it is gone.
-    Host host(uint64_t order) const;
+    // ---- telling other processes of the renderer's control buffers ----
+    // They hold exactly `buffers` of the TSG of that order (Host::order). What changes from then on is kept for them,
+    // until they are told of another TSG.
+    void told(uint64_t order, const std::vector<HostBuffer>& buffers);
+    // That TSG without its buffers; client == 0 when it is gone.
+    Host told_host();
+    // ToldBuffers' functions; nothing, and false, when the TSG is gone.
+    HostDelta untold(size_t added, size_t removed);
+    bool is_untold(const HostBuffer& buffer);
+    bool all_told();
+    void told(const HostDelta& change);
 
     // ---- following the renderer's control buffers while channels are in its TSG ----
     // The next address space that takes `update` over. `handled`: those that did. `local`: the update is of this
@@ -301,8 +296,9 @@ class Redirector {
     bool attaching() const;
     // CUDA's channels are in the TSG of this process's own renderer.
     bool shares_locally() const;
-    // The whole set of this process's renderer, as an update for those.
-    MirrorUpdate local_update() const;
+    // What this process's renderer mapped and not all of those have, as an update for them, and that they took it over.
+    MirrorUpdate local_update(HostDelta* change);
+    void local_told(const HostDelta& change);
 
     // ---- subcontexts (VEIDs), bit N for subcontext N ----
     // Of the TSG of this process's renderer: other processes have `taken`, and `stale` are nobody's.
@@ -325,6 +321,8 @@ class Redirector {
 
     // Number of tracked objects of every kind; 0 once everything was freed.
     size_t tracked() const;
+    // How often a mapping was looked at so far, to see whether it is a control buffer; for tests.
+    uint64_t looks() const;
 
  private:
     struct State;

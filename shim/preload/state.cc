@@ -15,6 +15,28 @@ size_t Client::size() const {
            context_dmas.size() + virtual_memory.size() + mappings.size() + partitions.size();
 }
 
+const DmaMapping& DmaMappings::put(uint64_t va, DmaMapping mapping) {
+    erase(va);
+    by_object_.insert({{mapping.memory, va}, {mapping.dma, va}});
+    return by_address_[va] = std::move(mapping);
+}
+
+bool DmaMappings::erase(uint64_t va) {
+    const auto found = by_address_.find(va);
+    if (found == by_address_.end()) return false;
+    by_object_.erase({found->second.memory, va});
+    by_object_.erase({found->second.dma, va});
+    by_address_.erase(found);
+    return true;
+}
+
+std::vector<uint64_t> DmaMappings::of(uint32_t object) const {
+    std::vector<uint64_t> found;
+    for (auto at = by_object_.lower_bound({object, 0}); at != by_object_.end() && at->first == object; ++at)
+        found.push_back(at->second);
+    return found;
+}
+
 Client* Redirector::State::client(uint32_t handle) {
     const auto found = clients.find(handle);
     return found == clients.end() ? nullptr : &found->second;
@@ -63,23 +85,47 @@ uint32_t Redirector::State::channels_in(uint32_t client_handle, uint32_t tsg_han
         owner->second.channels, [tsg_handle](const auto& entry) { return entry.second.tsg == tsg_handle; }));
 }
 
-Host Redirector::State::host() const {
+Host Redirector::State::host_only() const {
     uint32_t client_handle = 0;
     uint32_t handle = 0;
     const Tsg* tsg = host_tsg(&client_handle, &handle);
     return tsg != nullptr ? host_of(client_handle, handle, *tsg) : Host{};
 }
 
-Host Redirector::State::host(uint64_t order) const {
-    for (const auto& [client_handle, owner] : clients) {
-        for (const auto& [handle, tsg] : owner.tsgs) {
-            if (tsg.order == order) return host_of(client_handle, handle, tsg);
-        }
+Host Redirector::State::host() const {
+    Host host = host_only();
+    if (host.client == 0) return host;
+    const Client& owner = clients.at(host.client);
+    const Tsg& tsg = owner.tsgs.at(host.tsg);
+    uint64_t end = 0;
+    for (const auto& [va, mapping] : owner.mappings) {
+        const std::optional<HostBuffer> buffer = control_buffer(owner, tsg, va, mapping, end);
+        if (!buffer) continue;
+        end = buffer->va + buffer->length;
+        host.buffers.push_back(*buffer);
     }
-    return {};
+    return host;
+}
+
+// In address order, nothing twice: what UVM_CREATE_EXTERNAL_RANGE accepts.
+std::optional<HostBuffer> Redirector::State::control_buffer(const Client& owner, const Tsg& tsg, uint64_t va,
+                                                            const DmaMapping& mapping, uint64_t end) const {
+    const uint64_t into_page = va % kPage;
+    if (mapping.length == 0 || into_page > mapping.offset || (mapping.offset - into_page) % kPage != 0) return {};
+    if (!covers(owner, tsg, va, mapping)) return {};
+    HostBuffer buffer{mapping.memory, va - into_page, 0, mapping.offset - into_page, mapping.order};
+    const uint64_t stop = std::min((va + mapping.length + kPage - 1) / kPage * kPage, options.mirror_rule.limit);
+    if (buffer.va < end) {
+        buffer.offset += end - buffer.va;
+        buffer.va = end;
+    }
+    if (buffer.va >= stop) return {};
+    buffer.length = stop - buffer.va;
+    return buffer;
 }
 
 bool Redirector::State::covers(const Client& owner, const Tsg& tsg, uint64_t va, const DmaMapping& mapping) const {
+    ++looks;
     const auto space = owner.va_spaces.find(tsg.va_space);
     const bool same = mapping.space == nullptr || space == owner.va_spaces.end() || mapping.space == space->second;
     return options.mirror_rule.covers(true, same, va);
@@ -116,24 +162,6 @@ Host Redirector::State::host_of(uint32_t client_handle, uint32_t tsg_handle, con
         }
     }
     host.settled_at_ns = settled ? 0 : last_change_ns + options.settle_ns;
-
-    // Whole pages, in address order, nothing twice: what UVM_CREATE_EXTERNAL_RANGE accepts.
-    uint64_t end = 0;
-    for (const auto& [va, mapping] : owner.mappings) {
-        const uint64_t into_page = va % kPage;
-        if (mapping.length == 0 || into_page > mapping.offset || (mapping.offset - into_page) % kPage != 0) continue;
-        if (!covers(owner, of, va, mapping)) continue;
-        HostBuffer buffer{mapping.memory, va - into_page, 0, mapping.offset - into_page, mapping.order};
-        const uint64_t stop = std::min((va + mapping.length + kPage - 1) / kPage * kPage, options.mirror_rule.limit);
-        if (buffer.va < end) {
-            buffer.offset += end - buffer.va;
-            buffer.va = end;
-        }
-        if (buffer.va >= stop) continue;
-        buffer.length = stop - buffer.va;
-        end = stop;
-        host.buffers.push_back(buffer);
-    }
     return host;
 }
 

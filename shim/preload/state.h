@@ -106,6 +106,26 @@ struct DmaMapping {
     uint64_t order = 0;  // of mapping, over all clients: handles and addresses are used again, this is not
 };
 
+// By GPU virtual address, and by the objects that a mapping ends with.
+class DmaMappings {
+ public:
+    const std::map<uint64_t, DmaMapping>& by_address() const { return by_address_; }
+    auto begin() const { return by_address_.begin(); }
+    auto end() const { return by_address_.end(); }
+    size_t size() const { return by_address_.size(); }
+    bool empty() const { return by_address_.empty(); }
+
+    // Takes the place of what is there: RM maps nothing over another mapping, so its end went by unseen.
+    const DmaMapping& put(uint64_t va, DmaMapping mapping);
+    bool erase(uint64_t va);
+    // Addresses of the mappings of that memory, or through that DMA object.
+    std::vector<uint64_t> of(uint32_t object) const;
+
+ private:
+    std::map<uint64_t, DmaMapping> by_address_;
+    std::set<std::pair<uint32_t, uint64_t>> by_object_;  // memory and DMA objects, address
+};
+
 struct Client {
     FileId file = 0;
     std::map<uint32_t, uint32_t> devices;     // handle -> RM's device instance
@@ -119,10 +139,19 @@ struct Client {
     std::set<uint32_t> partitions;                // MIG instances that it works in
     std::set<uint32_t> virtual_gpus;              // devices that are a guest's part of a GPU
     std::map<uint32_t, uint32_t> virtual_memory;  // addresses that were reserved: handle -> VA space
-    std::map<uint64_t, DmaMapping> mappings;      // GPU virtual address below the mirror rule's limit
+    DmaMappings mappings;                         // GPU virtual addresses below the mirror rule's limit
 
     bool has_handle(uint32_t handle) const;
     size_t size() const;
+};
+
+// A renderer TSG whose control buffers others hold.
+struct Followed {
+    uint32_t client = 0;
+    uint32_t tsg = 0;
+    uint64_t order = 0;                    // of the TSG; 0: none is followed
+    std::shared_ptr<const VaSpace> space;  // that it runs in; null: not known
+    ToldBuffers buffers;
 };
 
 struct Redirector::State {
@@ -146,6 +175,9 @@ struct Redirector::State {
     bool confidential = false;      // RM said that confidential computing is on
     uint32_t announced_client = 0;  // kHost was sent for it
     uint64_t dead_host = 0;         // order of the renderer's TSG that died; 0: none did
+    Followed exported;              // what other processes hold
+    Followed local;                 // what this process's own CUDA contexts hold
+    mutable uint64_t looks = 0;     // calls of covers()
 
     // --- looking up (state.cc) ---
     Client* client(uint32_t handle);
@@ -154,9 +186,12 @@ struct Redirector::State {
     uint32_t fresh_handle(const Client& client);
     const Tsg* host_tsg(uint32_t* client, uint32_t* handle) const;
     Host host() const;
-    Host host(uint64_t order) const;
-    Host host_of(uint32_t client, uint32_t handle, const Tsg& tsg) const;
+    Host host_only() const;
+    Host host_of(uint32_t client, uint32_t handle, const Tsg& tsg) const;  // without buffers
     bool covers(const Client& owner, const Tsg& tsg, uint64_t va, const DmaMapping& mapping) const;
+    // What `mapping` adds to control buffers that end at `end`: whole pages; nothing if it is none, or adds none.
+    std::optional<HostBuffer> control_buffer(const Client& owner, const Tsg& tsg, uint64_t va,
+                                             const DmaMapping& mapping, uint64_t end) const;
     Subdevice sharing_subdevice() const;
     std::vector<Notifier> notifiers() const;
     uint32_t channels_in(uint32_t client, uint32_t tsg) const;
@@ -169,6 +204,7 @@ struct Redirector::State {
     void track_alloc(const Call& call, const Outcome& outcome);
     void track_control(const Call& call, const Outcome& outcome);
     void track_uvm(const Call& call, const Outcome& outcome);
+    void unmapped(uint32_t client, uint64_t va);
     void forget_object(uint32_t client, uint32_t object);
     void forget_tsg(Client& client, uint32_t handle);
     void forget_client(uint32_t client);
@@ -187,6 +223,14 @@ struct Redirector::State {
     void end_merge(Tsg* tsg, const Refusal& why);
     Plan back_to_native(const Call& call, uint32_t client, uint32_t tsg, const Refusal& why);
     void clean_up(uint32_t client, uint32_t tsg, std::vector<Action>* objects, std::vector<Action>* ranges);
+
+    // --- what others hold of a renderer's control buffers (follow.cc) ---
+    void follow(Followed& followed, uint64_t order);
+    // Its TSG, with everything that changed; null when it is gone.
+    const Tsg* current(Followed& followed);
+    // The mapping at `va` came or went.
+    void mapping_changed(uint32_t client, uint64_t va);
+    void mapping_changed(Followed& followed, uint64_t va);
 
     // --- following (mirror.cc) ---
     MirrorWork begin_mirror(const MirrorUpdate& update, const MirroredSpaces& handled, bool local);

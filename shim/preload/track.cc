@@ -70,10 +70,10 @@ void Redirector::State::track(const Call& call, const Outcome& outcome) {
             const auto reserved = owner->virtual_memory.find(args.hDma);
             const auto space =
                 owner->va_spaces.find(reserved != owner->virtual_memory.end() ? reserved->second : args.hDma);
-            DmaMapping& made = owner->mappings[va];
-            made = {args.hDevice,   args.hDma,   args.hMemory,
-                    args.length,    args.offset, space != owner->va_spaces.end() ? space->second : nullptr,
-                    ++mappings_made};
+            const DmaMapping& made =
+                owner->mappings.put(va, {args.hDevice, args.hDma, args.hMemory, args.length, args.offset,
+                                         space != owner->va_spaces.end() ? space->second : nullptr, ++mappings_made});
+            mapping_changed(args.hClient, va);
             if (call.maps_control != nullptr) {
                 *call.maps_control = std::ranges::any_of(owner->tsgs, [&](const auto& entry) {
                     return entry.second.has_3d && entry.second.merge == nullptr &&
@@ -84,7 +84,7 @@ void Redirector::State::track(const Call& call, const Outcome& outcome) {
         }
         case rm::escape::kUnmapMemoryDma: {
             const auto args = load<rm::UnmapDmaArgs>(call.arg);
-            if (Client* owner = client(args.hClient)) owner->mappings.erase(args.dmaOffset);
+            unmapped(args.hClient, args.dmaOffset);
             return;
         }
         default: return;
@@ -210,6 +210,11 @@ void Redirector::State::forget_tsg(Client& owner, uint32_t handle) {
     owner.tsgs.erase(found);
 }
 
+void Redirector::State::unmapped(uint32_t client_handle, uint64_t va) {
+    Client* owner = client(client_handle);
+    if (owner != nullptr && owner->mappings.erase(va)) mapping_changed(client_handle, va);
+}
+
 void Redirector::State::forget_object(uint32_t client_handle, uint32_t object) {
     if (client_handle == object) return forget_client(object);
     Client* owner = client(client_handle);
@@ -225,7 +230,11 @@ void Redirector::State::forget_object(uint32_t client_handle, uint32_t object) {
                       [&](const auto& entry) { return owner->va_space_device[entry.first] == object; });
         std::erase_if(owner->va_space_device, [&](const auto& entry) { return entry.second == object; });
         std::erase_if(owner->subdevices, [&](const auto& entry) { return entry.second == object; });
-        erase_where(owner->mappings, [&](const DmaMapping& mapping) { return mapping.device == object; });
+        std::vector<uint64_t> gone;
+        for (const auto& [va, mapping] : owner->mappings) {
+            if (mapping.device == object) gone.push_back(va);
+        }
+        for (const uint64_t va : gone) unmapped(client_handle, va);
         owner->devices.erase(object);
         owner->virtual_gpus.erase(object);
     } else if (owner->tsgs.contains(object)) {
@@ -239,8 +248,7 @@ void Redirector::State::forget_object(uint32_t client_handle, uint32_t object) {
         owner->channels.erase(object);
         owner->context_dmas.erase(object);
         owner->virtual_memory.erase(object);
-        erase_where(owner->mappings,
-                    [&](const DmaMapping& mapping) { return mapping.memory == object || mapping.dma == object; });
+        for (const uint64_t va : owner->mappings.of(object)) unmapped(client_handle, va);
     }
 }
 
