@@ -109,8 +109,8 @@ struct Tsg {
     bool has_graphics = false;
     ZcullMode zcull = ZcullMode::kUnbound;
     std::vector<ControlBuffer> control_buffers;
-    std::vector<Channel*> channels;  // of every client; each removes itself
-    uint64_t timeslice_us = 1024;  // what RM gives; CUDA asks for twice as much
+    std::vector<Channel*> channels;   // of every client; each removes itself
+    uint64_t timeslice_us = 1024;     // what RM gives; CUDA asks for twice as much
     std::optional<TsgId> engine_tsg;  // GR only
     std::shared_ptr<VaSpace> vas;     // legacy mode's; may be null
     std::optional<ErrorNotifier> notifier;
