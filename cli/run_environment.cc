@@ -115,6 +115,10 @@ Status check_run_options(const RunOptions& options) {
             return bad("--over-limit: '" + options.over_limit + "' is none of native, unshare and reject", "");
         if (options.attach_name.empty() && !options.share)
             return bad("--over-limit needs --attach or --share", "it is for programs that share");
+        if (options.fit_kernels && limits::parse_over_limit(options.over_limit) == limits::OverLimit::kNative)
+            return bad("--fit-kernels and --over-limit native exclude each other",
+                       "what a library chose by the smaller number may compute wrongly elsewhere; such kernels are "
+                       "refused (docs/compatibility.md)");
     }
     if (options.require && options.register_name.empty() && options.attach_name.empty() && !options.share)
         return bad("--require needs one of --register, --attach and --share", "");

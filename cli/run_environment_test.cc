@@ -54,6 +54,13 @@ TEST(RunEnvironment, FitKernelsPreloadsTheLibraryThatTells) {
     EXPECT_EQ(get_env(run_environment(env, options, facts), "LD_PRELOAD"),
               "/b/lib/libvuda_preload.so:/b/lib/libvuda_fit.so");
     EXPECT_EQ(get_env(env, "VUDA_FIT_KERNELS"), "1");
+    for (const char* policy : {"reject", "unshare"}) {
+        options.over_limit = policy;
+        EXPECT_TRUE(check_run_options(options).ok()) << policy;
+    }
+    options.over_limit = "native";
+    EXPECT_EQ(check_run_options(options).error().code, Code::kInvalidArgument) << "they would compute wrongly there";
+    options.over_limit.clear();
     options.fit_kernels = false;
     EXPECT_EQ(get_env(run_environment({}, options, facts), "LD_PRELOAD"), "/b/lib/libvuda_preload.so");
     EXPECT_EQ(get_env(run_environment({}, options, facts), "VUDA_FIT_KERNELS"), std::nullopt);

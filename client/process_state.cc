@@ -197,12 +197,17 @@ AllowList ProcessState::allowed() {
 }
 
 limits::OverLimit ProcessState::over_limit() {
-    const Result<limits::OverLimit> policy = wishes_.over_limit();
-    if (policy) return *policy;
-    reporter_.say_once(
-        LogLevel::kError, "over limit",
-        policy.error().to_string() + "; it is " + std::string(limits::over_limit_text(limits::kDefaultOverLimit)));
-    return limits::kDefaultOverLimit;
+    const Result<limits::OverLimit> asked = wishes_.over_limit();
+    const limits::OverLimit policy = limits::over_limit_of(asked ? *asked : limits::kDefaultOverLimit, fitted());
+    if (!asked) {
+        reporter_.say_once(LogLevel::kError, "over limit",
+                           asked.error().to_string() + "; it is " + std::string(limits::over_limit_text(policy)));
+    } else if (policy != *asked) {
+        reporter_.say_once(LogLevel::kInfo, "over limit of a fitted program",
+                           "kernels that are too large to share are refused: they may have been chosen by a number "
+                           "that is not the GPU's (--fit-kernels)");
+    }
+    return policy;
 }
 
 LimitTerms ProcessState::limit_terms() { return {over_limit(), fitted()}; }

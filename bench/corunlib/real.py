@@ -152,7 +152,7 @@ class _Process:
 
 def alike(one, other):
     """Sums of results: kernels that add in any order differ in the last digits."""
-    return abs(one - other) <= 1e-3 * max(abs(one), abs(other))
+    return abs(one - other) <= 1e-3 * max(abs(one), abs(other))  # no number is like one that is none
 
 
 def _rounded(figures):
@@ -238,13 +238,12 @@ class Measured:
             checksums = [run["checksum"] for run in runs]
             if not alike(min(checksums), max(checksums)):
                 problems.append(f"{name}, {config}: results differ from run to run: {sorted(checksums)}")
-        # With the same kernels the results are the same beside a renderer, beside one that rests, and alone.
-        for name in dict.fromkeys(name for name, _ in values):
-            shared = values.get((name, "shared"))
-            for other in ("alone", "resting"):
-                beside = values.get((name, other))
-                if beside and shared and not alike(beside[0]["checksum"], shared[0]["checksum"]):
-                    problems.append(f"{name}: shared results differ from {other}: {shared[0]['checksum']} and {beside[0]['checksum']}")
+        # Wherever a program runs, and whatever kernels it is told to choose: what it computes is what it computes alone and untold.
+        for (name, config), runs in values.items():
+            base = next((other for other in ("alone-native", "alone", "resting") if (name, other) in values), config)
+            expected, found = values[name, base][0]["checksum"], runs[0]["checksum"]
+            if not alike(expected, found):
+                problems.append(f"{name}: {config} results differ from {base}: {found} and {expected}")
         return problems
 
 

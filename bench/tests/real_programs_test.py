@@ -52,10 +52,10 @@ class Measure(unittest.TestCase):
         self.assertEqual(problems, [])
 
     def test_other_results_than_alone_are_a_problem(self):
-        for other in ("alone", "resting"):
-            rows, problems = measured({other: {"sort": figures(1000)}, "shared": {"sort": figures(950, 10.5)}})
-            self.assertEqual(len(problems), 1)
-            self.assertIn(f"sort: shared results differ from {other}", problems[0])
+        for other, config in (("alone-native", "alone"), ("alone-native", "sliced"), ("alone", "shared"), ("resting", "shared"), ("alone-native", "mixed")):
+            for wrong in (10.5, float("nan")):
+                _, problems = measured({other: {"sort": figures(1000)}, config: {"sort": figures(950, wrong)}})
+                self.assertIn(f"sort: {config} results differ from {other}", "; ".join(problems))
 
     def test_results_that_change_from_run_to_run_are_a_problem(self):
         suite = Suite({})

@@ -26,6 +26,15 @@ using GetProcAddress = CuResult (*)(const char* name, void** function, int versi
 using GetProcAddressV2 = CuResult (*)(const char* name, void** function, int version, uint64_t flags, void* found);
 
 // CUdevice_attribute
+// Of libvuda_preload.so: 1: this process runs work outside of the TSG that it was to share.
+using Unshared = int (*)();
+std::atomic<Unshared> g_unshared{nullptr};
+
+// cuBLASLt chose kernels for bf16 products by the smaller number that are too large all the same, and whose results are
+// wrong (H200, CUDA 13.0, docs/compatibility.md). While a program shares they are refused; where they would run, it is
+// told the truth.
+bool runs_unshared();
+
 constexpr int kMajor = 75, kMinor = 76, kSharedMemoryOptIn = 97;
 // What CUDA reserves of a block's shared memory, and what keeps a kernel from waiting for the end of each frame.
 constexpr uint32_t kReserved = 1024, kSpare = 1024;
@@ -37,7 +46,7 @@ std::atomic<GetProcAddressV2> g_address_v2{nullptr};
 CuResult attribute(int* value, int which, int device) {
     const DeviceGetAttribute next = g_attribute.load(std::memory_order_acquire);
     const CuResult result = next(value, which, device);
-    if (result != 0 || which != kSharedMemoryOptIn || value == nullptr) return result;
+    if (result != 0 || which != kSharedMemoryOptIn || value == nullptr || runs_unshared()) return result;
     int major = 0, minor = 0;
     if (next(&major, kMajor, device) != 0 || next(&minor, kMinor, device) != 0) return result;
     const auto fits = static_cast<int>(vuda::limits::scg_limit(major, minor).bytes - kReserved - kSpare);
@@ -111,6 +120,17 @@ __attribute__((visibility("hidden"))) void* vuda_fit_dlsym(void* handle, const c
 }
 
 namespace {
+
+bool runs_unshared() {
+    Unshared ask = g_unshared.load(std::memory_order_acquire);
+    if (ask == nullptr) {
+        ask = reinterpret_cast<Unshared>(vuda_fit_dlsym(RTLD_DEFAULT, "vuda_shim_unshared"));
+        // Without the shim somebody preloaded this library to see what libraries choose.
+        if (ask == nullptr) return false;
+        g_unshared.store(ask, std::memory_order_release);
+    }
+    return ask() != 0;
+}
 
 bool find_linked() {
     if (g_attribute.load(std::memory_order_acquire) != nullptr) return true;

@@ -19,6 +19,13 @@ enum class OverLimit : uint32_t {
 
 inline constexpr OverLimit kDefaultOverLimit = OverLimit::kNative;
 
+// What holds for a program whose libraries were told of less shared memory than the GPU has (`vudactl run
+// --fit-kernels`): what they chose may be too large all the same, and then it computes wrongly wherever it runs
+// (cuBLASLt's bf16 products do, docs/compatibility.md).
+constexpr OverLimit over_limit_of(OverLimit asked, bool fitted) {
+    return fitted && asked == OverLimit::kNative ? OverLimit::kReject : asked;
+}
+
 inline constexpr std::array<std::pair<OverLimit, std::string_view>, 3> kOverLimitNames{
     {{OverLimit::kNative, "native"}, {OverLimit::kUnshare, "unshare"}, {OverLimit::kReject, "reject"}}};
 

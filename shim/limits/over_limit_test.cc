@@ -27,5 +27,13 @@ TEST(OverLimit, NumbersAreThoseOfTheWire) {
     EXPECT_EQ(kDefaultOverLimit, OverLimit::kNative);
 }
 
+TEST(OverLimit, WhatWasChosenByAnotherNumberThanTheGpusRunsNowhere) {
+    EXPECT_EQ(over_limit_of(OverLimit::kNative, true), OverLimit::kReject);
+    EXPECT_EQ(over_limit_of(OverLimit::kUnshare, true), OverLimit::kUnshare);
+    EXPECT_EQ(over_limit_of(OverLimit::kReject, true), OverLimit::kReject);
+    for (const OverLimit policy : {OverLimit::kReject, OverLimit::kUnshare, OverLimit::kNative})
+        EXPECT_EQ(over_limit_of(policy, false), policy);
+}
+
 }  // namespace
 }  // namespace vuda::limits

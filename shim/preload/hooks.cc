@@ -329,6 +329,15 @@ VUDA_EXPORT void vuda_preload_wishes_changed(void) {
 
 VUDA_EXPORT uint32_t vuda_preload_abi_version(void) { return VUDA_PRIVATE_ABI; }
 
+// Called by libvuda_fit.so whenever the program asks how much shared memory a block may have. 1: a context of this
+// process does not share, or none ever will; 0: none was made yet, or all share. Sticky: libraries remember what they
+// were told.
+VUDA_EXPORT int vuda_shim_unshared(void) {
+    if (!g_on.load(std::memory_order_acquire)) return 1;
+    const Process* process = mine();
+    return process != nullptr && process->unshared() ? 1 : 0;
+}
+
 // Called by vuda-probe's pair.
 VUDA_EXPORT int vuda_shim_private_l1(uint32_t value, vuda_private_error* error) {
     const int saved = errno;

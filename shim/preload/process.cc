@@ -437,6 +437,7 @@ void Process::prepare() {
         }
     }
     if (report) {
+        unshared_.store(true, std::memory_order_release);
         vuda_private_error error{};
         error.code = static_cast<int>(Code::kFailedPrecondition);
         std::snprintf(error.text, sizeof error.text, "driver %s is %.*s%s%.*s",
@@ -515,6 +516,8 @@ void Process::deliver_notices() {
 void Process::deliver(const Notice& notice) {
     const bool loaded = session_.loaded();
     vuda_private_error error = to_error(notice.refusal);
+    if (notice.kind == Notice::Kind::kUnshared || (notice.kind == Notice::Kind::kAttachDone && notice.refusal))
+        unshared_.store(true, std::memory_order_release);
     const vuda_private_error* reason = notice.refusal ? &error : nullptr;
     switch (notice.kind) {
         case Notice::Kind::kHost: {

@@ -63,6 +63,8 @@ class Process : public RedirectorAccess, public Attacher {
     void device_created();
     void wishes_changed();
     LateSession& session() { return session_; }
+    // A context of this process ran, or runs, outside of the TSG that it was to share. Any thread.
+    bool unshared() const { return unshared_.load(std::memory_order_acquire); }
     // The timeslice of the renderer's TSG: vuda_private_callbacks::turn_slice.
     int turn_slice(uint32_t us);
     // vuda_shim_private_l1.
@@ -145,6 +147,7 @@ class Process : public RedirectorAccess, public Attacher {
     std::atomic<bool> has_kept_updates_{false};
     std::map<uint64_t, uint64_t> spent_ns_;  // by Notice::started_ns: how long the merging ioctl took
     std::atomic<bool> addresses_moved_{false};
+    std::atomic<bool> unshared_{false};
     bool reported_driver_ = false;
     vuda_private_wishes wishes_{};
     vuda_private_error attach_error_{};

@@ -88,6 +88,25 @@ TEST_F(ProcessTest, TheRenderersTimesliceIsLongWhileNobodyShares) {
     EXPECT_EQ(process_->turn_slice(16000), 1) << "it is gone";
 }
 
+// Libraries must not be told of less shared memory than there is (libvuda_fit.so) where their kernels run unshared.
+TEST_F(ProcessTest, AContextThatDoesNotShareIsRemembered) {
+    Gpu gpu;
+    start_renderer(&gpu);
+    start_cuda_client(&gpu);
+    make_context(gpu);
+    EXPECT_EQ(channels_of(gpu.vk_client, kVkTsg), 9u);
+    EXPECT_FALSE(process_->unshared());
+    for (const int fd : {gpu.cu, gpu.uvm, gpu.vk}) EXPECT_EQ(close_file(fd), 0);
+    EXPECT_FALSE(process_->unshared()) << "it shared to its end";
+
+    Gpu alone;
+    start_cuda_client(&alone);
+    make_context(alone);
+    EXPECT_TRUE(process_->unshared()) << "there is no renderer";
+    for (const int fd : {alone.cu, alone.uvm}) EXPECT_EQ(close_file(fd), 0);
+    EXPECT_TRUE(process_->unshared()) << "libraries remember what they were told";
+}
+
 TEST_F(ProcessTest, ThreadsShareAndGoWhileFilesComeAndGo) {
     Gpu gpu;
     start_renderer(&gpu);

@@ -157,6 +157,13 @@ TEST_F(UnshareE2e, WhoCanLiveWithTheLimitIsLetIn) {
     }
     const Finished plain = large({});
     expect_refused(plain);
+    // What was chosen by a smaller number than the GPU's runs nowhere.
+    const Finished told = large({"--fit-kernels"});
+    expect_refused(told);
+    EXPECT_THAT(told.err, ::testing::Not(HasSubstr("TSG of CUDA's own")));
+    const Finished both = large({"--fit-kernels", "--over-limit", "native"});
+    EXPECT_EQ(both.status, 64);
+    EXPECT_THAT(both.err, HasSubstr("--fit-kernels and --over-limit native exclude each other"));
     // Its kernels are small now.
     const Finished fitted = large({"--over-limit", "unshare", "--fit-kernels"}, {"--smem", "40000"});
     EXPECT_EQ(fitted.status, 0) << fitted.out << fitted.err;
