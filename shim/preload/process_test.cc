@@ -31,7 +31,7 @@ class ProcessTest : public ::testing::Test {
         // In a whole tree libvuda.so lies beside this program and is asked for the wishes: it must say the same.
         setenv("VUDA_SHARE", "1", 1);
         settings_.wishes.reserve = UINT32_MAX;
-        process_ = std::make_unique<Process>(settings_, marks_.get());
+        process_ = std::make_unique<Process>(settings_, marks_);
         gpu_ioctl = [this](int fd, unsigned long request, void* arg) { return process_->ioctl(fd, request, arg); };
         gpu_open = [this](const char* path) {
             const int fd = next::open(path, O_RDWR | O_CLOEXEC, 0);
@@ -44,9 +44,21 @@ class ProcessTest : public ::testing::Test {
     }
     unsigned channels_of(uint32_t client, uint32_t tsg) { return kernel().find(client, tsg)->group->channels; }
 
-    Settings settings_;
-    std::unique_ptr<FdMarks> marks_ = std::make_unique<FdMarks>();
-    std::unique_ptr<Process> process_;
+    // As in a program, never destroyed: libvuda's thread goes on using the first one.
+    struct Kept {
+        Settings settings;
+        FdMarks marks;
+        std::unique_ptr<Process> process;
+    };
+    static Kept& keep() {
+        static auto& all = *std::make_unique<std::vector<std::unique_ptr<Kept>>>().release();
+        return *all.emplace_back(std::make_unique<Kept>());
+    }
+
+    Kept& kept_ = keep();
+    Settings& settings_ = kept_.settings;
+    FdMarks* const marks_ = &kept_.marks;
+    std::unique_ptr<Process>& process_ = kept_.process;
 };
 
 // vuda-probe's pair may send the method; a process whose TSG others may hold, never.
@@ -61,7 +73,7 @@ TEST_F(ProcessTest, L1IsSentToNobodyElsesTsg) {
     EXPECT_EQ(code(*process_, 3), Code::kFailedPrecondition) << "there is no renderer";
     for (char* name : {settings_.wishes.register_name, settings_.wishes.attach_name}) {
         name[0] = 'x';
-        Process named(settings_, marks_.get());
+        Process named(settings_, marks_);
         EXPECT_EQ(code(named, 7), Code::kFailedPrecondition) << "whatever it is";
         name[0] = '\0';
     }
