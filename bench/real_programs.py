@@ -11,7 +11,7 @@ Configurations, by the process that measures them, since no two processes are eq
   resting, shared: vudactl run --attach --fit-kernels --over-limit reject, compute off the graphics TPCs, beside a renderer that is stopped (SIGSTOP), then
     beside the same one when it draws all it can;
   mixed: vudactl run --attach, native kernels, frames held to that target.
-Percentages are of the same run. Results are compared within each run, from run to run, and between shared, resting and alone. A kernel that cannot
+Percentages are of the same run. Results are compared within each run, from run to run, and with those of native kernels alone. A kernel that cannot
 share is refused (shared), or runs on a TSG of CUDA's own in turns with the renderer (mixed), or is refused there too; rows say so.
 
 The file is written after each process and holds every run, with its date and driver. --continue needs the same GPU, driver, CUDA, commit, PyTorch and
