@@ -16,6 +16,7 @@ With a reference "as_alone" says whether the first result has the reference's bi
 import argparse
 import hashlib
 import json
+import math
 import os
 import signal
 import sys
@@ -176,6 +177,8 @@ class Prepared:
             torch.cuda.synchronize()
             self._first = first.detach().float().clone()
             self._scale = self._first.abs().max().item()
+            if not math.isfinite(self._scale):
+                raise RuntimeError("the first result holds something that is no number")
         except Exception as error:  # whatever it is, the others are measured
             self.error = _line(error)
 
