@@ -65,14 +65,12 @@ class Program:
         with open(self._stderr_path, encoding="utf-8", errors="replace") as file:
             return " / ".join(line.removeprefix(prefix) for line in file.read().splitlines() if line.startswith(prefix))[:600]
 
-    def wait_for(self, condition, seconds, what, guard, ended=False):
-        """Waits until condition(); fails when the program ends first or `seconds` pass. `guard` may raise. `ended`: it may come true by the end."""
+    def wait_for(self, condition, seconds, what, guard):
+        """Waits until condition(); fails when the program ends first or `seconds` pass. `guard` may raise."""
         deadline = time.monotonic() + seconds
         while not condition():
             guard()
             if not self.alive():
-                if ended and condition():
-                    return
                 raise RunFailed(f"{self.label} ended with {self._process.returncode} before {what}: {self.errors()}")
             if time.monotonic() > deadline:
                 raise RunFailed(f"{self.label}: {what} did not happen in {seconds:g} s: {self.errors()}")

@@ -373,6 +373,17 @@ class RealPrograms(StubRig):
         self.assertEqual({name for name, config in rows if config == "shared"}, {"sort", "scan", "renderer"})
         self.assertNotIn(("renderer", "resting"), rows)
 
+    def test_a_program_that_ends_badly_after_its_last_answer_failed(self):
+        finish = real.Program.finish
+
+        def badly(program, seconds, guard):
+            status, answer = finish(program, seconds, guard)
+            return (3 if program.label == "compute" else status), answer
+
+        status, _, err = self.run_it("--runs", "1", "--configs", "alone", patch=mock.patch.object(real.Program, "finish", badly))
+        self.assertEqual(status, 1, err)
+        self.assertIn("alone, run 1 of 1: FAILED: compute ended with 3", err)
+
     def cut(self):
         """One round and the beginning of another. Nothing is written after the very first run, which has no row of its own."""
         status, _, err = self.run_it("--runs", "3", patch=interrupt_after(3))

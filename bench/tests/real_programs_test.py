@@ -103,6 +103,20 @@ class Measure(unittest.TestCase):
         self.assertEqual(len(rows), 2)
 
 
+class Surroundings(unittest.TestCase):
+    def test_no_target_of_turns_is_left_in_force_while_sharing(self):
+        for config, expected in (
+            ("shared", ["slo --clear", "set_mode inter-sm", "set_quota none"]),
+            ("resting", ["slo --clear", "set_mode inter-sm", "set_quota none"]),
+            ("mixed", ["set_mode sliced", "slo --frame-ms 16.67 --frame-miss 1%", "set_quota none"]),
+        ):
+            said = []
+            splitter = types.SimpleNamespace(**{name: lambda *words, name=name: said.append(" ".join((name, *words))) for name in ("slo", "set_mode", "set_quota")})
+            process = real._Process(types.SimpleNamespace(splitter=splitter, runner=types.SimpleNamespace(run_directory=lambda identity: "")), (config,))
+            process._split(config)
+            self.assertEqual(said, expected)
+
+
 class Table(unittest.TestCase):
     def test_against_the_right_base(self):
         rows, _ = measured({

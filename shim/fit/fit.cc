@@ -25,7 +25,6 @@ using DeviceGetAttribute = CuResult (*)(int* value, int attribute, int device);
 using GetProcAddress = CuResult (*)(const char* name, void** function, int version, uint64_t flags);
 using GetProcAddressV2 = CuResult (*)(const char* name, void** function, int version, uint64_t flags, void* found);
 
-// CUdevice_attribute
 // Of libvuda_preload.so: 1: this process runs work outside of the TSG that it was to share.
 using Unshared = int (*)();
 std::atomic<Unshared> g_unshared{nullptr};
@@ -35,6 +34,7 @@ std::atomic<Unshared> g_unshared{nullptr};
 // told the truth.
 bool runs_unshared();
 
+// CUdevice_attribute
 constexpr int kMajor = 75, kMinor = 76, kSharedMemoryOptIn = 97;
 // What CUDA reserves of a block's shared memory, and what keeps a kernel from waiting for the end of each frame.
 constexpr uint32_t kReserved = 1024, kSpare = 1024;
