@@ -20,7 +20,7 @@ import subprocess
 import sys
 
 import corun
-from corunlib import feature_verdicts, features, hardware
+from corunlib import feature_verdicts, features, hardware, surroundings
 from corunlib.split import Splitter
 
 
@@ -32,7 +32,7 @@ def listed_cases(prefix):
 def parse_arguments(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     hardware.add_arguments(parser, "features.json goes", 0.2, "in which rounds of a case begin")
-    parser.add_argument("--cases", help="comma-separated; default: all but those that end a context")
+    parser.add_argument("--cases", help="comma-separated; default: all but those that end a context and " + ", ".join(surroundings.NAMES))
     parser.add_argument("--configs", default=",".join(features.CONFIGS), help="comma-separated; default: all")
     parser.add_argument("--table", metavar="FILE.json", help="print an earlier run's table and end")
     options = parser.parse_args(argv)
@@ -52,6 +52,9 @@ def main(argv):
 
     def body(stack, runner, facts):
         listed = listed_cases(options.bin)
+        if options.cases:
+            # Beside what a program does, where it does it.
+            listed += surroundings.LISTED
         chosen = options.cases or [entry["case"] for entry in listed if entry["risk"] != "harmful"]
         runner.workload.device = options.device
         measurement = features.Measurement(features.FeatureRunner(runner, Splitter(stack), options.seconds), listed, corun.say)

@@ -43,6 +43,9 @@ WORDS = {
     "assert-fails": "`assert` in kernels, which fails",
     "bad-address": "a kernel that writes to where nothing is",
     "native-fault": "a large kernel that writes to where nothing is",
+    "cuda-gdb": "a program under `cuda-gdb`",
+    "core-dumps": "GPU core dumps (`CUDA_ENABLE_COREDUMP_ON_EXCEPTION`)",
+    "mps": "a client of MPS",
 }
 
 

@@ -1,8 +1,10 @@
 """Features of CUDA, one small program for each (vuda-bench-features), alone and in a renderer's TSG: what came of each."""
 
+import contextlib
 import os
 import time
 
+from . import surroundings
 from .errors import RunFailed, XidSeen
 from .feature_verdicts import findings, verdict
 from .identity import Identity
@@ -99,17 +101,25 @@ class FeatureRunner:
 
     def run(self, case, config):
         """{outcome, checksum, round_ms, first_ms, error, said, attaches, state, reason, refused, begin, end}"""
+        with contextlib.ExitStack() as stack:
+            why_not = surroundings.missing(case)
+            if why_not:
+                now = time.monotonic()
+                return {**_nothing("skipped", why_not), "begin": now, "end": now}
+            return self._run(case, config, stack.enter_context(surroundings.around(case)))
+
+    def _run(self, case, config, around):
         runner = self.runner
         directory = runner.run_directory(self._identity)
         files = {name: os.path.join(directory, name) for name in ("ready", "start", "done", "end")}
         shared = config in _MODES
         words = runner.stack.run("--attach", TSG_NAME) if shared else runner.workload.native()
-        command = [*words, runner.stack.program(_PROGRAM), "--case", case, "--seconds", f"{self.seconds:g}"]
+        command = [*words, *around, runner.stack.program(_PROGRAM), "--case", surroundings.case_of(case), "--seconds", f"{self.seconds:g}"]
         for name, path in files.items():
             command += [f"--{name}-file", path]
         if runner.workload.device:
             command += ["--device", runner.workload.device]
-        result = {"outcome": "failed", "checksum": "", "error": "", "said": "", "attaches": 0, "state": "", "reason": "", "refused": 0}
+        result = _nothing("failed", "")
         attaches = runner.stack.attach_seconds()[0] if shared else 0
         program = Program("compute", command, directory, self._identity)
         result["begin"] = time.monotonic()
@@ -168,6 +178,10 @@ class FeatureRunner:
             program.kill()
             runner.discard(directory, f"features, {case}, {config}")
         return result
+
+
+def _nothing(outcome, error):
+    return {"outcome": outcome, "checksum": "", "error": error, "said": "", "attaches": 0, "state": "", "reason": "", "refused": 0}
 
 
 def _touch(path):
@@ -293,12 +307,14 @@ class Measurement:
         return rows
 
     def all_problems(self):
-        """What ought not to be: anything but sharing, running natively for a reason, or not being offered here."""
+        """What ought not to be: anything but sharing, running natively for a reason (as what is to be kept out has to), or not being offered here."""
         found = list(self.problems)
         for case, configs in self.verdicts().items():
             for config, (kind, words) in configs.items():
                 if kind in ("differs", "fails", "broken") or (kind == "native" and not words) or (kind == "partly" and "no reason" in words):
                     found.append(f"{case}, {config}: {kind}: {words or 'no reason given'}")
+                elif case in surroundings.NAMES and kind != "absent" and (kind != "native" or surroundings.NAMES[case] not in words):
+                    found.append(f"{case}, {config}: {kind}: {words or 'no reason given'}; it ought to be kept out, with a reason that names {surroundings.NAMES[case]}")
         for (case, config), runs in self.runs.items():
             if config == "alone" and (case, "shared") not in self.runs:
                 found += [f"{case}, alone: {run['error']}" for run in runs if run["outcome"] not in ("passed", "skipped")][:1]

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import subprocess
 import sys
 import unittest
 from unittest import mock
@@ -13,7 +14,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, ".."), os.path.join(HERE, "..", "..", "
 import check_results  # noqa: E402
 import features as program  # noqa: E402
 from stub_rig import StubRig  # noqa: E402
-from corunlib import feature_verdicts, features  # noqa: E402
+from corunlib import feature_verdicts, features, surroundings  # noqa: E402
 
 LIST = [
     {"case": "launch", "risk": "plain", "split": False},
@@ -95,6 +96,36 @@ class Features(StubRig):
         self.assertEqual(status, 0)
         self.assertEqual(self.rows()["launch", "shared"]["note"], "native: the GPU is in MIG mode")
         self.assertIn("| no: runs as without VUDA | the GPU is in MIG mode |", out)
+
+    def test_what_is_to_be_kept_out_has_to_be(self):
+        status, out, _ = self.features("--cases", "core-dumps", STUB_NATIVE="CUDA is to write GPU core dumps: no")
+        self.assertEqual(status, 0, out)
+        self.assertEqual(self.rows()["core-dumps", "shared"]["note"], "native: CUDA is to write GPU core dumps: no")
+        for environment in ({}, {"STUB_NATIVE": "the GPU is in MIG mode"}):
+            status, out, _ = self.features("--cases", "core-dumps", **environment)
+            self.assertEqual(status, 1)
+            self.assertIn("it ought to be kept out, with a reason that names core dumps", out)
+
+    def test_what_is_put_around_a_case_is_there_when_it_runs(self):
+        with surroundings.around("core-dumps") as words:
+            said = subprocess.run([*words, "printenv", "CUDA_ENABLE_COREDUMP_ON_EXCEPTION"], capture_output=True, text=True, check=True)
+        self.assertEqual(said.stdout, "1\n")
+        control = os.path.join(self.directory, "nvidia-cuda-mps-control")
+        with open(control, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\n[ "$1" = -d ] && touch "$CUDA_MPS_PIPE_DIRECTORY/control" || {{ read word; echo "$word" >{self.directory}/said; }}\n')
+        os.chmod(control, 0o755)
+        with mock.patch.dict(os.environ, PATH=f"{self.directory}:{os.environ['PATH']}"):
+            self.assertEqual(surroundings.missing("mps"), "")
+            with surroundings.around("mps") as words:
+                subprocess.run([*words, "sh", "-c", 'test -e "$CUDA_MPS_PIPE_DIRECTORY/control"'], check=True)
+        with open(os.path.join(self.directory, "said"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "quit\n")
+
+    def test_a_tool_that_is_not_there_is_no_problem(self):
+        with mock.patch.object(surroundings.shutil, "which", return_value=None):
+            status, out, _ = self.features("--cases", "cuda-gdb")
+        self.assertEqual(status, 0)
+        self.assertIn("| a program under `cuda-gdb` | not offered | cuda-gdb is not installed |", out)
 
     def test_other_results_and_errors_are_problems_and_the_rest_is_run(self):
         wishes = {
