@@ -12,6 +12,7 @@ from .matrix import TSG_NAME
 from .program import Program
 from .results import row
 from .stats import summaries
+from .trace import between, from_answer, intervals
 
 # One process each, since no two are equally fast on the CPU, which is what many programs wait for: what is compared is measured in one process where it can
 # be. Native kernels alone, in turns as the GPU gives them, in turns that the renderer gives; alone with kernels that are told what fits; in the TSG of
@@ -30,6 +31,8 @@ _PERCENT = {
     "shared": {"percent_of_alone": "alone", "percent_of_resting": "resting"},
 }
 _LIMIT_SECONDS = 240
+_FIRST_FRAMES_SECONDS = 0.1  # a renderer that was just told to begin, or had stood still
+_ALONE_SECONDS = 0.3  # of frames with nothing beside them, in each configuration
 # cuDNN and PyTorch go on to another kernel when one is refused.
 _FITTING = ("--fit-kernels", "--over-limit", "reject")
 _ATTACHED = {"resting": _FITTING, "shared": _FITTING, "mixed": ()}
@@ -46,7 +49,7 @@ class SuiteRunner:
         self.fit_library = fit_library
 
     def run(self, configs):
-        """Measures in one process; yields (configuration, {program: its figures or error}, renderer's frames a second and p99, or None)."""
+        """Measures in one process; yields (configuration, {program: its figures or error}, the renderer's figures or None)."""
         run = _Process(self, configs)
         try:
             yield from run.measure()
@@ -94,16 +97,16 @@ class _Process:
         for name in ("renderer.ready", "renderer.start"):
             if os.path.exists(self._path(name)):
                 os.unlink(self._path(name))
-        gate = ["--start-file", self._path("renderer.start"), "--start-timeout", str(2 * _LIMIT_SECONDS)]
+        gate = ["--start-file", self._path("renderer.start"), "--start-timeout", str(2 * _LIMIT_SECONDS), "--report-trace"]
         self.renderer = self.runner.start_renderer(self.directory, Identity(), shared, 0, gate)
 
     def _end_renderer(self):
-        """(frames a second, p99 from frame to frame)"""
+        """(frames a second, p99 from frame to frame, its trace)"""
         self.renderer.interrupt()
         drawn = self.renderer.result(30, self.runner.guard)
         self.renderer = None
         self.runner._check_pixels(drawn)
-        return drawn["fps"], drawn["frame_p99_ms"]
+        return drawn["fps"], drawn["frame_p99_ms"], from_answer(drawn)
 
     def _split(self, config):
         splitter = self.suite.splitter
@@ -141,18 +144,42 @@ class _Process:
         self._start_compute()
         for number, config in enumerate(self.configs):
             if config.startswith("alone"):
-                yield config, self._programs(number, config), None
+                yield config, beside(self._programs(number, config), ()), None
                 continue
             if not self.renderer:
                 self._start_renderer(config != "time-slicing")
             if config != "time-slicing":
                 self._split(config)
             if config == "resting":
-                yield config, self._at_rest(lambda: self._programs(number, config)), None
+                yield config, beside(self._at_rest(lambda: self._programs(number, config)), ()), None
                 continue
             open(self._path("renderer.start"), "w", encoding="ascii").close()
+            # Both are there, and one of them does nothing.
+            began = time.monotonic() + _FIRST_FRAMES_SECONDS
+            time.sleep(_FIRST_FRAMES_SECONDS + _ALONE_SECONDS)
+            ended = time.monotonic()
             programs = self._programs(number, config)
-            yield config, programs, self._end_renderer()
+            fps, p99_ms, trace = self._end_renderer()
+            frames = {"renderer_fps": fps, "frame_p99_ms": p99_ms}
+            alone = rate_in(trace, began, ended)
+            yield config, beside(programs, trace), {**frames, "alone_fps": alone} if alone else frames
+
+
+def rate_in(trace, begin, end):
+    """Frames a second of those that ended in [begin, end), each from the end of the one before; None of none."""
+    during = [ms for _, ms in between(intervals(trace), begin, end)]
+    return 1000 * len(during) / sum(during) if during else None
+
+
+def beside(programs, trace):
+    """The programs' figures: when each ran has become the frames a second that were drawn beside it, if any were."""
+    for figures in programs.values():
+        if "begin" not in figures:
+            continue
+        rate = rate_in(trace, figures.pop("begin"), figures.pop("end"))
+        if rate:
+            figures["renderer_fps"] = rate
+    return programs
 
 
 def alike(one, other):
@@ -182,7 +209,7 @@ class Measured:
     def take(self, config, origin, programs, frames):
         run = {"config": config, "run": self.count(config) + 1, **origin, "programs": {name: _rounded(figures) for name, figures in programs.items()}}
         if frames:
-            run["renderer"] = _rounded({"renderer_fps": frames[0], "frame_p99_ms": frames[1]})
+            run["renderer"] = _rounded(frames)
         self.runs.append(run)
 
     def fail(self, config, origin, why, xids=0):
@@ -216,6 +243,7 @@ class Measured:
             if config == "alone-native":
                 continue
             metrics = summaries([{"compute_rate": r["rate"], "compute_p50_ms": r["p50_ms"], "compute_p99_ms": r["p99_ms"]} for r in runs])
+            metrics.update(summaries([{"renderer_fps": r["renderer_fps"]} for r in runs if "renderer_fps" in r]))
             for metric, base in _PERCENT.get(config, {}).items():
                 metrics.update(summaries([{metric: percent} for percent in self._percents(name, config, base)]))
             if config == "alone" and (name, "alone-native") in values:
@@ -288,7 +316,7 @@ def _measure_process(suite, process, label, say, measured, origin):
                 measured.take(config, origin(), programs, frames)
                 left.remove(config)
                 ran = sum("error" not in figures for figures in programs.values())
-                say(f"{config}, {label}: {ran} of {len(programs)} programs ran" + (f", {frames[0]:.1f} frames/s" if frames else ""))
+                say(f"{config}, {label}: {ran} of {len(programs)} programs ran" + (f", {frames['renderer_fps']:.1f} frames/s" if frames else ""))
         return None
     except XidSeen as error:
         fail(f"stopped at {error}", len(suite.runner.xids.seen))
@@ -310,8 +338,8 @@ def table(rows):
     figures = {(entry["case"], entry["config"]): entry for entry in rows}
     names = list(dict.fromkeys(entry["case"] for entry in rows if entry["case"] != "renderer"))
     lines = [
-        "| program | alone, native kernels, /s | alone, told what fits, /s | in the TSG, renderer at rest, /s | time slicing, % of native | shared, % of alone | shared, % of at rest | in turns, % of native | shared in turns, % of native |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| program | alone, native kernels, /s | alone, told what fits, /s | in the TSG, renderer at rest, /s | time slicing, % of native | shared, % of alone | shared, % of at rest | frames/s beside it, shared | in turns, % of native | shared in turns, % of native |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
 
     def rate(name, config, metric="compute_rate"):
@@ -326,12 +354,15 @@ def table(rows):
                 return f"{value:.1f}"
             return "did not run" if (name, config) in figures and rate(name, config) is None else "-"
 
+        fps = rate(name, "shared", "renderer_fps")
+        frames = f"{fps:.1f}" if fps else "-"
         rates = " | ".join(f"{value:.0f}" if value else "-" for value in (rate(name, "alone-compute", "native_rate"), rate(name, "alone-compute"), rate(name, "resting")))
-        shared = f"{against('shared', 'percent_of_alone')} | {against('shared', 'percent_of_resting')}"
+        shared = f"{against('shared', 'percent_of_alone')} | {against('shared', 'percent_of_resting')} | {frames}"
         lines.append(f"| {name} | {rates} | {against('time-slicing')} | {shared} | {against('sliced')} | {against('mixed')} |")
-    beside = ", ".join(
-        f"{config} {figures['renderer', config]['metrics']['renderer_fps']['median']:.1f} (p99 {figures['renderer', config]['metrics']['frame_p99_ms']['median']:.2f} ms)"
-        for config in CONFIGS
-        if ("renderer", config) in figures
-    )
-    return [*lines, "", f"Renderer, frames a second: {beside}."]
+    drawn = []
+    for config in CONFIGS:
+        metrics = figures.get(("renderer", config), {}).get("metrics")
+        if metrics:
+            alone = f", {metrics['alone_fps']['median']:.1f} before" if "alone_fps" in metrics else ""
+            drawn.append(f"{config} {metrics['renderer_fps']['median']:.1f} (p99 {metrics['frame_p99_ms']['median']:.2f} ms{alone})")
+    return [*lines, "", f"Renderer, frames a second: {', '.join(drawn)}."]

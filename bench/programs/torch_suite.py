@@ -4,7 +4,7 @@
   torch_suite.py --seconds 0.5 [--programs softmax,sdpa] [--ready-file FILE --start-file FILE ...]
   torch_suite.py --verify --seconds 20 [--reference FILE] [--context-file FILE]
 
-{"torch", "gpu", "programs": {NAME: {"rate", "p50_ms", "p99_ms", "checksum"} or {"error"}}}. A program whose last result is not its first one is
+{"torch", "gpu", "programs": {NAME: {"rate", "p50_ms", "p99_ms", "checksum", "begin", "end"} or {"error"}}}. A program whose last result is not its first one is
 an error: within a thousandth, since libraries may choose kernels that add in any order. All are prepared first. With several --start-file they are
 measured anew, with a line, each time that the next one appears: what surrounds them can change while the process stays the same.
 bench/real_programs.py runs it beside a renderer.
@@ -208,6 +208,8 @@ class Prepared:
             "p50_ms": 1e3 * times[len(times) // 2],
             "p99_ms": 1e3 * times[min(len(times) - 1, int(0.99 * len(times)))],
             "checksum": float(self._first.double().abs().sum()),
+            "begin": begin,
+            "end": last,
         }
 
 

@@ -25,7 +25,7 @@ class Suite:
             answer = self.answers[config]
             if isinstance(answer, Exception):
                 raise answer
-            yield config, answer, None if config.startswith("alone") else (98.0, 10.5)
+            yield config, answer, None if config.startswith("alone") else {"renderer_fps": 98.0, "frame_p99_ms": 10.5, "alone_fps": 99.5}
 
 
 def measure(suite, configs, runs=1, measured=None):
@@ -70,6 +70,17 @@ class Measure(unittest.TestCase):
         rows, _ = measure(suite, ["alone-native", "sliced"], 3)
         self.assertEqual(rows[0]["metrics"]["percent_of_native"], {"median": 40.0, "min": 37.5, "max": 42.0})
         self.assertEqual(rows[0]["metrics"]["compute_rate"]["median"], 300.0)
+
+    def test_frames_are_those_that_ended_while_the_program_ran(self):
+        trace = [(0.01 * i, 10.0) for i in range(1, 11)] + [(0.1 + 0.02 * i, 20.0) for i in range(1, 6)]
+        programs = {"a": {**figures(1), "begin": 0.015, "end": 0.1001}, "b": {**figures(1), "begin": 0.105, "end": 0.3}, "late": {**figures(1), "begin": 7.0, "end": 8.0}, "no": {"error": "701"}}
+        found = real.beside(programs, trace)
+        self.assertAlmostEqual(found["a"]["renderer_fps"], 100)
+        self.assertAlmostEqual(found["b"]["renderer_fps"], 50)
+        self.assertNotIn("renderer_fps", found["late"])
+        self.assertEqual(found["no"], {"error": "701"})
+        # Moments of one machine's clock are no figures.
+        self.assertFalse([name for one in found.values() for name in one if name in ("begin", "end")])
 
     def test_no_percentage_of_what_did_not_run(self):
         rows, _ = measured({"resting": {"big": {"error": "701"}}, "shared": {"big": figures(5)}})
@@ -124,14 +135,14 @@ class Table(unittest.TestCase):
             "alone": {"mm": figures(900), "big": figures(500)},
             "resting": {"mm": figures(800), "big": {"error": "701"}},
             "time-slicing": {"mm": figures(20), "big": figures(10)},
-            "shared": {"mm": figures(760), "big": {"error": "701"}},
+            "shared": {"mm": {**figures(760), "renderer_fps": 97.25}, "big": {"error": "701"}},
             "sliced": {"mm": figures(400), "big": figures(200)},
             "mixed": {"mm": figures(900), "big": figures(100)},
         })
         lines = real.table(rows)
-        self.assertEqual(lines[2], "| mm | 1000 | 900 | 800 | 2.0 | 84.4 | 95.0 | 40.0 | 90.0 |")
-        self.assertEqual(lines[3], "| big | 500 | 500 | - | 2.0 | did not run | did not run | 40.0 | 20.0 |")
-        self.assertIn("shared 98.0 (p99 10.50 ms)", lines[-1])
+        self.assertEqual(lines[2], "| mm | 1000 | 900 | 800 | 2.0 | 84.4 | 95.0 | 97.2 | 40.0 | 90.0 |")
+        self.assertEqual(lines[3], "| big | 500 | 500 | - | 2.0 | did not run | did not run | - | 40.0 | 20.0 |")
+        self.assertIn("shared 98.0 (p99 10.50 ms, 99.5 before)", lines[-1])
 
 
 if __name__ == "__main__":
