@@ -18,6 +18,7 @@ WORDS = {
     "graph-memory": "graphs with memory nodes",
     "shared-memory": "48,128 and 49,152 bytes of shared memory a block",
     "shared-memory-blocks": "blocks with shared memory, as many as a multiprocessor holds",
+    "clock": "tensor cores, and the clock while they work",
     "native-module": "large kernels of a module, with variables",
     "native-graph": "graphs with large kernels, with variables",
     "native-graph-update": "graphs that an update gives larger kernels",
@@ -50,7 +51,7 @@ WORDS = {
 
 
 # What a case finds out, beside whether it works: its figures with these beginnings. They may differ between alone and shared.
-_FINDINGS = {"shared-memory-blocks": ("blocks_at_most_", "shared_memory_per_sm")}
+_FINDINGS = {"shared-memory-blocks": ("blocks_at_most_", "shared_memory_per_sm"), "clock": ("clock_mhz_",)}
 
 
 def findings(case, run):
@@ -116,8 +117,13 @@ def table(rows):
     def room(entry):
         return f"{entry['metrics']['shared_memory_per_sm']['median'] / 1024:g} KiB"
 
+    def clock(entry):
+        return f"{entry['metrics']['clock_mhz_tensor']['median']:.0f} MHz with tensor cores at work, {entry['metrics']['clock_mhz_plain']['median']:.0f} without"
+
     def found(alone, shared):
         """What a case has found out, of those that are to find out something."""
+        if "clock_mhz_tensor" in shared["metrics"]:
+            return clock(shared) + (f" (alone {clock(alone)})" if alone and "clock_mhz_tensor" in alone["metrics"] else "")
         if "shared_memory_per_sm" not in shared["metrics"]:
             return ""
         text = f"{room(shared)} of shared memory for all blocks of a multiprocessor"

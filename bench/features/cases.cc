@@ -20,6 +20,7 @@ constexpr Case kCases[] = {
     {"graph-memory", Risk::kPlain, false, graph_memory},
     {"shared-memory", Risk::kUnusual, true, shared_memory},
     {"shared-memory-blocks", Risk::kUnusual, true, shared_memory_blocks},
+    {"clock", Risk::kUnusual, false, multiprocessor_clock},
     {"native-module", Risk::kUnusual, false, native_module},
     {"native-graph", Risk::kUnusual, false, native_graph},
     {"native-graph-update", Risk::kUnusual, false, native_graph_update},

@@ -36,6 +36,7 @@ Status ipc_other_side(Rig& rig, const std::string& handle);
 Status plain_launch(Rig& rig);
 Status shared_memory(Rig& rig);
 Status shared_memory_blocks(Rig& rig);
+Status multiprocessor_clock(Rig& rig);
 Status cooperative_launch(Rig& rig);
 Status cooperative_full(Rig& rig);
 Status cluster_launch(Rig& rig);

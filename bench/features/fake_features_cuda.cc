@@ -57,6 +57,7 @@ std::vector<uint64_t> read_arguments(const std::string& name, void** arguments) 
         {"feature_assert", "puu"},   {"feature_malloc", "ppuu"},   {"feature_local", "pu"},
         {"feature_recurse", "pu"},   {"feature_constant", "p"},    {"feature_shared", "pu"},
         {"feature_texture", "ppuu"}, {"feature_grid_sync", "ppu"}, {"feature_residents", "pppp"},
+        {"feature_clock", "pppuu"},
     };
     std::vector<uint64_t> values;
     for (const auto& [kernel, shape] : kShapes) {

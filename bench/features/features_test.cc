@@ -84,6 +84,7 @@ TEST_F(Features, WrongResultsAreFoundInEveryCase) {
         {"shared-memory", "feature_shared"},
         {"shared-memory-blocks", "feature_residents"},
         {"shared-memory-blocks", "feature_residents:1"},
+        {"clock", "feature_clock:2"},
         {"native-module", "feature_constant"},
         {"native-module", "feature_step"},
         {"native-graph", "feature_step"},
@@ -126,6 +127,15 @@ TEST_F(Features, BlocksOfAMultiprocessorAreFiguresAndNoResult) {
         "shared_memory_per_sm": 49152})"));
     EXPECT_EQ(beside_graphics.outcome, Outcome::kPassed) << beside_graphics.error;
     EXPECT_EQ(beside_graphics.checksum, alone.checksum);
+    EXPECT_EQ(left_behind(), 0);
+}
+
+TEST_F(Features, TheClockIsAFigureAndNoResult) {
+    const FeatureReport report = run("clock");
+    EXPECT_EQ(report.outcome, Outcome::kPassed) << report.error;
+    EXPECT_NEAR(report.figures["clock_mhz_plain"], 2000, 60);
+    EXPECT_NEAR(report.figures["clock_mhz_tensor"], 1800, 60);
+    EXPECT_EQ(report.checksum, run("clock").checksum);
     EXPECT_EQ(left_behind(), 0);
 }
 

@@ -16,6 +16,25 @@ __device__ unsigned multiprocessor() {
     asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
     return sm;
 }
+
+__device__ unsigned nanoseconds() {
+    unsigned long long now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return static_cast<unsigned>(now);
+}
+
+// Adds eight products of ones to each sum: on the tensor cores, a warp at a time,
+__device__ void multiply_by_tensor_cores(float (&sums)[4], unsigned ones) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %4}, {%4}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(ones));
+}
+
+// or one of eight to each, without them.
+__device__ void multiply_plainly(float (&sums)[4], float eight) {
+    for (float& sum : sums) asm volatile("fma.rn.f32 %0, %1, 0f3F800000, %0;" : "+f"(sum) : "f"(eight));
+}
 #endif
 
 // Not inlined and not a loop: each level takes stack.
@@ -137,4 +156,27 @@ extern "C" __global__ void feature_texture(unsigned long long texture, unsigned 
 // Writes where nothing is. Only ever launched when the command line asks for it by name.
 extern "C" __global__ void feature_fault(unsigned long long address) {
     *reinterpret_cast<volatile unsigned*>(address) = 1;
+}
+
+// How fast the multiprocessors' clock runs while there is nothing but such products: it is not what the driver reports
+// when tensor cores are at work. A warp in each block; `cycles` and `ns`: a word for each block.
+extern "C" __global__ void feature_clock(unsigned* cycles, unsigned* ns, unsigned* sums, unsigned rounds, unsigned tensor) {
+    const unsigned ones = 0x3c003c00u;  // two of half precision
+    const float eight = static_cast<float>(rounds != 0 ? 8 : 0);
+    float sum[4] = {};
+    tensor ? multiply_by_tensor_cores(sum, ones) : multiply_plainly(sum, eight);
+    const unsigned long long begin = clock64();
+    const unsigned began = nanoseconds();
+    if (tensor) {
+        for (unsigned i = 0; i < rounds; ++i) multiply_by_tensor_cores(sum, ones);
+    } else {
+        for (unsigned i = 0; i < rounds; ++i) multiply_plainly(sum, eight);
+    }
+    const unsigned long long end = clock64();
+    const unsigned ended = nanoseconds();
+    if (threadIdx.x == 0) {
+        cycles[blockIdx.x] = static_cast<unsigned>(end - begin);
+        ns[blockIdx.x] = ended - began;
+    }
+    sums[index()] = static_cast<unsigned>(sum[0] + sum[1] + sum[2] + sum[3]);
 }

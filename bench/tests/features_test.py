@@ -91,6 +91,13 @@ class Features(StubRig):
         self.assertIn("| **wrong results** | 3 words |", out)
         self.assertNotIn("shared_memory_per_sm", self.rows()["shared-memory-blocks", "shared"]["metrics"])
 
+    def test_the_clock_is_told_of_both(self):
+        wishes = {"clock, alone": {"figures": {"clock_mhz_plain": 1980.2, "clock_mhz_tensor": 1797.0}}, "clock, shared": {"figures": {"clock_mhz_plain": 1979.9, "clock_mhz_tensor": 1796.4}}}
+        status, out, lines = self.features("--cases", "clock", "--configs", "alone,shared", wishes=wishes, STUB_LIST=json.dumps([{"case": "clock", "risk": "plain", "split": False}]))
+        self.assertEqual(status, 0, lines)
+        self.assertIn("| yes | 1796 MHz with tensor cores at work, 1980 without (alone 1797 MHz with tensor cores at work, 1980 without) |", out)
+        self.assertEqual(self.rows()["clock", "shared"]["metrics"]["clock_mhz_tensor"]["median"], 1796.4)
+
     def test_what_runs_natively_says_why(self):
         status, out, _ = self.features("--cases", "launch", STUB_NATIVE="the GPU is in MIG mode")
         self.assertEqual(status, 0)
