@@ -20,7 +20,7 @@ NOTICED_MS = 100
 
 _SECONDS = 60  # for anything that happens sooner or later
 _SETTLE = 0.3  # both work side by side
-_LIMIT_BYTES = 65536  # of shared memory a block: over the limit of every chip but Blackwell
+_LIMIT_BYTES = 65536  # of shared memory a block: over the limit of every chip
 _A_DAY = 86400
 # Of a fault, as `vudactl watch` tells it.
 _STORY = ("faulted", "quarantined", "unquarantined")

@@ -5,7 +5,6 @@ namespace vuda::limits {
 ScgLimit scg_limit(int major, int minor) {
     constexpr uint32_t kKiB = 1024;
     if (major == 9 && minor == 0) return {48 * kKiB, true, 47 * kKiB};
-    if (major >= 10) return {84 * kKiB, false};
     return {48 * kKiB, false};
 }
 

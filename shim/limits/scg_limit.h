@@ -19,7 +19,9 @@ struct ScgLimit {
 //   9.0        measured on an H200 (docs/compatibility.md): 48,128 runs beside graphics, 49,152 once a frame is done,
 //              50,176 ends both programs. `vuda-probe limit` tries it
 //   7.5, 8.x   CUDA programming guide, "CUDA in Graphics": 48 KiB a block
-//   10.0 on    the same: 84 KiB
+//   10.0 on    the same: 84 KiB, but 48 KiB beside a compute queue of normal priority (TensorRT-RTX documentation,
+//              "Simultaneous Compute and Graphics"). How a renderer of Vulkan stands there nobody told or tried, and
+//              what is too large ends both programs: the lower one
 ScgLimit scg_limit(int major, int minor);
 
 }  // namespace vuda::limits
