@@ -257,6 +257,10 @@ int Process::handle(UserCall& call) {
         call.arg = outer.ptr;
         call.inner_request = static_cast<uint32_t>(rm::rm_request(outer.cmd, outer.size));
     }
+    if (role == FileRole::kUvm && call.inner_request == rm::uvm::kInitialize && keeps_out_mps_client()) {
+        errno = EPERM;
+        return -1;
+    }
     const rm::DriverAbi& abi = driver_.abi != nullptr ? *driver_.abi : rm::abi_580();
     const size_t size = arg_size(role, call.inner_request, abi);
     if (size == 0) return call.forward();
@@ -451,6 +455,26 @@ void Process::prepare() {
     errno = saved;
 }
 
+// CUDA begins. Later there would be nothing to tell by: a client of MPS makes no TSG and no address space.
+bool Process::keeps_out_mps_client() {
+    if (!client_of_mps()) return false;
+    prepare();
+    vuda_private_error error{};
+    bool require = false;
+    {
+        const std::lock_guard lock(mutex_);
+        if (wishes_.attach_name[0] == '\0' && wishes_.share_in_process == 0) return false;
+        require = wishes_.require != 0;
+        error = to_error({Reason::kMps, 0, 0, 0});
+    }
+    unshared_.store(true, std::memory_order_release);
+    if (!told_mps_.exchange(true)) {
+        say_unshared(error);
+        if (session_.loaded()) session_.report(kStateUnshared, &error);
+    }
+    return require;
+}
+
 Offer Process::attach(const AttachWish& wish) {
     Offer offer;
     vuda_private_handles handles{};
@@ -573,6 +597,7 @@ void Process::deliver(const Notice& notice) {
                 const std::lock_guard lock(mutex_);
                 if (attach_error_.code != 0) error = attach_error_;
             }
+            if (notice.refusal.reason == Reason::kMps && told_mps_.exchange(true)) return;
             say_unshared(error);
             if (loaded) session_.report(kStateUnshared, &error);
             return;

@@ -92,6 +92,8 @@ class Process : public RedirectorAccess, public Attacher {
     // Also before the address space of a CUDA context, which comes first: loading and connecting then go on beside
     // CUDA's own set-up.
     void prepare();
+    // UVM_INITIALIZE. True: MPS serves this process, which is to share or to fail.
+    bool keeps_out_mps_client();
     void start_session();
     void deliver_notices();
     void deliver(const Notice& notice);
@@ -148,6 +150,7 @@ class Process : public RedirectorAccess, public Attacher {
     std::map<uint64_t, uint64_t> spent_ns_;  // by Notice::started_ns: how long the merging ioctl took
     std::atomic<bool> addresses_moved_{false};
     std::atomic<bool> unshared_{false};
+    std::atomic<bool> told_mps_{false};
     bool reported_driver_ = false;
     vuda_private_wishes wishes_{};
     vuda_private_error attach_error_{};

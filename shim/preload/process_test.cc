@@ -4,12 +4,17 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <thread>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "shim/preload/next.h"
 #include "shim/preload/testing_gpu.h"
 #include "shim/preload/testing_rm.h"
@@ -117,6 +122,44 @@ TEST_F(ProcessTest, AContextThatDoesNotShareIsRemembered) {
     EXPECT_TRUE(process_->unshared()) << "there is no renderer";
     for (const int fd : {alone.cu, alone.uvm}) EXPECT_EQ(close_file(fd), 0);
     EXPECT_TRUE(process_->unshared()) << "libraries remember what they were told";
+}
+
+// Seen on an H200: the process makes neither TSG nor address space, which are its server's.
+TEST_F(ProcessTest, AClientOfMpsHearsWhyWhenCudaBegins) {
+    char folder[] = "/tmp/vuda-test-XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::snprintf(address.sun_path, sizeof address.sun_path, "%s/control", folder);
+    const int uvm = gpu_open("/dev/nvidia-uvm");
+    const auto begin = [uvm](Process& process) {
+        rm::UvmInitializeArgs args{};
+        errno = 0;
+        return process.ioctl(uvm, rm::uvm::kInitialize, &args);
+    };
+    setenv("CUDA_MPS_PIPE_DIRECTORY", folder, 1);
+    EXPECT_EQ(begin(*process_), 0);
+    EXPECT_FALSE(process_->unshared()) << "nobody listens";
+
+    const UniqueFd control(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(bind(control.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(listen(control.get(), 8), 0);
+    EXPECT_EQ(begin(*process_), 0) << "it runs as without us";
+    EXPECT_TRUE(process_->unshared());
+
+    settings_.wishes.require = 1;
+    setenv("VUDA_REQUIRE", "1", 1);
+    EXPECT_EQ(begin(*process_), -1);
+    EXPECT_EQ(errno, EPERM);
+
+    // One that is not to share is nobody's business.
+    settings_.wishes.share_in_process = 0;
+    setenv("VUDA_SHARE", "0", 1);
+    EXPECT_EQ(begin(*process_), 0);
+
+    for (const char* name : {"CUDA_MPS_PIPE_DIRECTORY", "VUDA_REQUIRE"}) unsetenv(name);
+    EXPECT_EQ(close_file(uvm), 0);
+    std::filesystem::remove_all(folder);
 }
 
 TEST_F(ProcessTest, ThreadsShareAndGoWhileFilesComeAndGo) {

@@ -76,16 +76,23 @@ bool mps_listens(const char* folder) {
 
 }  // namespace
 
+bool client_of_mps(const Surroundings& around) {
+    const int saved = errno;
+    const char* folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+    if (folder == nullptr || *folder == '\0') folder = around.mps;
+    const bool listens = mps_listens(folder);
+    errno = saved;
+    return listens;
+}
+
 Refusal unfit_surroundings(const Surroundings& around) {
     const int saved = errno;
     Refusal refusal;
-    const char* folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
-    if (folder == nullptr || *folder == '\0') folder = around.mps;
     if (const unsigned long pid = tracer(around.proc); pid != 0 && is_cuda_gdb(around.proc, pid)) {
         refusal = {Reason::kDebugger, 0, pid, 0};
     } else if (wants_core_dumps()) {
         refusal.reason = Reason::kCoreDumps;
-    } else if (mps_listens(folder)) {
+    } else if (client_of_mps(around)) {
         refusal.reason = Reason::kMps;
     }
     errno = saved;

@@ -22,4 +22,8 @@ struct Surroundings {
 // Keeps errno. Some system calls; no memory is allocated.
 Refusal unfit_surroundings(const Surroundings& around = {});
 
+// Whether CUDA makes this process a client of MPS (kMps). Its channels are then its server's, so that nothing which is
+// followed comes by. Likewise.
+bool client_of_mps(const Surroundings& around = {});
+
 }  // namespace vuda::shim
