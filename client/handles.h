@@ -50,6 +50,7 @@ struct MirrorChange {
     std::vector<MirrorRange> removed;
     std::vector<ExportedHandle> added;
     bool more = false;  // owner: this was not all
+    bool rest = false;  // owner: buffers are left that others may let go of, and nobody waits for that
 
     bool empty() const { return removed.empty() && added.empty(); }
 };

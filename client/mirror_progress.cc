@@ -12,6 +12,7 @@ void MirrorProgress::begin(uint32_t wait_ms) {
 void MirrorProgress::end() {
     wait_ms_ = 0;
     stuck_ = false;
+    rest_ = false;
     in_flight_.clear();
     covered_ = done_ = changed_;
 }
@@ -30,9 +31,10 @@ void MirrorProgress::covered(uint64_t change) {
     }
 }
 
-bool MirrorProgress::answered(uint64_t id) {
+bool MirrorProgress::answered(uint64_t id, bool late) {
     const auto found = std::ranges::find(in_flight_, id, &Update::id);
     if (id == 0 || found == in_flight_.end()) return false;
+    if (late) rest_ = false;
     const uint64_t change = found->change;
     if (found != in_flight_.begin()) {
         // It goes on from one that is out still.

@@ -27,12 +27,17 @@ class MirrorProgress {
 
     // ---- who sends ----
     bool due() const { return on() && covered_ < changed_; }
+    // Something is left that nobody waits for (MirrorChange::rest).
+    void rest(bool left) { rest_ = left; }
+    // A piece of it may go: nothing else is to be sent or on its way. So a change waits for one piece at most.
+    bool may_rest() const { return on() && rest_ && !due() && in_flight_.empty(); }
     uint64_t newest() const { return changed_; }
     void sent(uint64_t id) { in_flight_.push_back({id, 0}); }
     // Everything up to `change` is in what was sent.
     void covered(uint64_t change);
-    // The update `id` was answered, one way or the other. False: it is none of these.
-    bool answered(uint64_t id);
+    // The update `id` was answered, one way or the other. False: it is none of these. `late`: by some who share, whose
+    // work would only pile up: what is left waits for the next change.
+    bool answered(uint64_t id, bool late = false);
 
  private:
     struct Update {
@@ -47,6 +52,7 @@ class MirrorProgress {
     uint64_t covered_ = 0;
     uint64_t done_ = 0;
     bool stuck_ = false;
+    bool rest_ = false;
     std::deque<Update> in_flight_;
 };
 

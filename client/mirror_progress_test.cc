@@ -78,6 +78,29 @@ TEST(MirrorProgressTest, TheEndFreesEverybody) {
     EXPECT_TRUE(progress.reached(change));
 }
 
+TEST(MirrorProgressTest, WhatIsLeftGoesWhenNothingElseIsOnItsWay) {
+    MirrorProgress progress;
+    progress.rest(true);
+    EXPECT_FALSE(progress.may_rest()) << "nobody follows";
+    progress.begin(50);
+    progress.change();
+    EXPECT_FALSE(progress.may_rest()) << "a mapping call waits";
+    progress.sent(1);
+    progress.covered(progress.newest());
+    EXPECT_FALSE(progress.may_rest());
+    progress.answered(1);
+    EXPECT_TRUE(progress.may_rest());
+    progress.sent(2);
+    EXPECT_FALSE(progress.may_rest()) << "one piece at a time";
+    progress.answered(2, true);
+    EXPECT_FALSE(progress.may_rest()) << "somebody is late";
+    progress.rest(true);
+    EXPECT_TRUE(progress.may_rest());
+    progress.end();
+    progress.begin(50);
+    EXPECT_FALSE(progress.may_rest());
+}
+
 // Whatever order answers come in: a change is reached exactly when it and all before it are answered.
 TEST(MirrorProgressTest, AnswersInAnyOrder) {
     for (unsigned seed = 0; seed < 200; ++seed) {

@@ -36,11 +36,22 @@ class MirrorHost : public SessionHost {
         const std::lock_guard lock(mutex_);
         return held == generation_;
     }
-    Result<MirrorChange> mirror_delta() override {
+    Result<MirrorChange> mirror_delta(bool idle) override {
         const std::lock_guard lock(mutex_);
         if (error_) return *error_;
         MirrorChange change;
-        if (to_do_ == 0) return change;
+        if (unmapped_meanwhile_ > 0) {
+            --unmapped_meanwhile_;
+            change.more = true;
+            return change;
+        }
+        if (idle && to_do_ == 0 && rest_ > 0) {
+            change.from = generation_;
+            change.to = ++generation_;
+            for (int i = 0; i < 16 && rest_ > 0; ++i, --rest_) change.removed.push_back({0x100000 * rest_, 0x1000, 1});
+        }
+        change.rest = rest_ > 0;
+        if (idle || to_do_ == 0) return change;
         change.from = generation_;
         change.to = ++generation_;
         for (; to_do_ > 0 && change.added.size() < 64; --to_do_) {
@@ -65,6 +76,8 @@ class MirrorHost : public SessionHost {
     }
 
     size_t to_do_ = 0;
+    uint64_t rest_ = 0;
+    int unmapped_meanwhile_ = 0;
     uint64_t generation_ = 1;
     uint64_t next_ = 0;
     int valid_ = 0;
@@ -104,10 +117,11 @@ class SessionMirrorTest : public testing::Test {
         session_.control_buffers_changed();
         return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
     }
-    void answer() {
+    void answer(uint32_t late = 0) {
         v1::ServerMessage message;
         message.set_id(daemon_.record().last_mirror);
         message.mutable_mirror_update_reply()->set_mirrored(1);
+        message.mutable_mirror_update_reply()->set_late(late);
         daemon_.send(message);
     }
 
@@ -162,6 +176,65 @@ TEST_F(SessionMirrorTest, AVudadThatDoesNotAnswerIsWaitedForOnce) {
     EXPECT_GE(map(1), 100ms);
     EXPECT_LT(map(1), 100ms);
     ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.mirrors.size() == 2; })) << "it is told all the same";
+}
+
+// What was unmapped before goes afterwards, by itself, one piece after the other.
+TEST_F(SessionMirrorTest, WhatNobodyWaitsForGoesWhenNobodyWaits) {
+    own();
+    host_.with([](MirrorHost& host) { host.rest_ = 40; });
+    EXPECT_LT(map(1), 9s);
+    ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.mirrors.size() == 4; }));
+    const FakeDaemon::Record record = daemon_.record();
+    EXPECT_EQ(record.mirrors[0].removed_size(), 1);
+    const int pieces[] = {16, 16, 8};
+    for (size_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(record.mirrors[i + 1].added_size(), 0);
+        EXPECT_EQ(record.mirrors[i + 1].removed_size(), pieces[i]);
+        EXPECT_EQ(record.mirrors[i + 1].from(), record.mirrors[i].to());
+    }
+    EXPECT_LT(map(1), 9s);
+    EXPECT_EQ(daemon_.record().mirrors.size(), 5u);
+}
+
+TEST_F(SessionMirrorTest, AMappingCallWaitsForOnePieceAtMost) {
+    own();
+    host_.with([](MirrorHost& host) { host.rest_ = 400; });
+    daemon_.script([](auto& s) { s.answer_mirrors = false; });
+    std::jthread first([&] { map(1); });
+    ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.mirrors.size() == 1; }));
+    answer();
+    first.join();
+    ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.mirrors.size() == 2; })) << "a piece";
+    std::jthread second([&] { map(1); });
+    ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.mirrors.size() == 3; })) << "not behind others";
+    EXPECT_EQ(daemon_.record().mirrors[2].added_size(), 1);
+    daemon_.script([](auto& s) { s.answer_mirrors = true; });
+    answer();  // it goes in order: of the piece, vudad's answer is lost
+    daemon_.drop_sessions();
+    second.join();
+}
+
+// One that is stopped is sent no more than it would be without.
+TEST_F(SessionMirrorTest, WhoIsLateIsNotSentWhatNobodyWaitsFor) {
+    own();
+    host_.with([](MirrorHost& host) { host.rest_ = 400; });
+    daemon_.script([](auto& s) { s.answer_mirrors = false; });
+    std::jthread first([&] { map(1); });
+    ASSERT_TRUE(daemon_.wait_for([](const auto& r) { return r.mirrors.size() == 1; }));
+    answer(1);
+    first.join();
+    daemon_.script([](auto& s) { s.answer_mirrors = true; });
+    std::this_thread::sleep_for(50ms);
+    EXPECT_EQ(daemon_.record().mirrors.size(), 1u);
+    EXPECT_LT(map(1), 9s);
+    EXPECT_TRUE(daemon_.wait_for([](const auto& r) { return r.mirrors.size() > 10; })) << "it has caught up";
+}
+
+TEST_F(SessionMirrorTest, APartThatWasUnmappedMeanwhileIsNotTheEnd) {
+    own();
+    host_.with([](MirrorHost& host) { host.unmapped_meanwhile_ = 1; });
+    EXPECT_LT(map(1), 9s);
+    EXPECT_EQ(daemon_.record().mirrors.size(), 1u);
 }
 
 TEST_F(SessionMirrorTest, NobodyIsThereToFollow) {

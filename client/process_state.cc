@@ -114,18 +114,19 @@ bool CallbackHost::follows_from(uint64_t held) {
     return callbacks_.follows_from != nullptr && callbacks_.follows_from(callbacks_.context, held) != 0;
 }
 
-Result<MirrorChange> CallbackHost::mirror_delta() {
+Result<MirrorChange> CallbackHost::mirror_delta(bool idle) {
     if (callbacks_.mirror_delta == nullptr)
         return Error{Code::kUnimplemented, "this process cannot export buffers", ""};
     vuda_private_mirror raw{};
     vuda_private_error error{};
-    if (callbacks_.mirror_delta(callbacks_.context, &raw, &error) != 0) return read_error(&error);
+    if (callbacks_.mirror_delta(callbacks_.context, idle ? 1 : 0, &raw, &error) != 0) return read_error(&error);
     const std::unique_ptr<vuda_private_handle, decltype(&std::free)> added(raw.added, &std::free);
     const std::unique_ptr<vuda_private_range, decltype(&std::free)> removed(raw.removed, &std::free);
     MirrorChange change;
     change.from = raw.from;
     change.to = raw.to;
     change.more = raw.more != 0;
+    change.rest = raw.rest != 0;
     for (uint32_t i = 0; i < raw.added_count; ++i) {
         const vuda_private_handle& item = raw.added[i];
         change.added.push_back({HandleInfo{HandleKind::kControlBuffer, item.va, item.length, item.offset, item.mapping},

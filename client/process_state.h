@@ -26,7 +26,7 @@ class CallbackHost : public SessionHost {
     void guard_fd(int fd, bool guarded) override;
     void register_failed(const Error& error) override;
     bool follows_from(uint64_t held) override;
-    Result<MirrorChange> mirror_delta() override;
+    Result<MirrorChange> mirror_delta(bool idle) override;
     Status mirror_update(const MirrorChange& change) override;
     void others_subcontexts(const Subcontexts& now) override;
     Faults look_for_faults() override;

@@ -463,6 +463,8 @@ void Session::step() {
         if (link_ == Link::kGreeting) until = greeting_ends_;
         if (link_ == Link::kDown && wants_link_locked()) until = fresh_wish_ ? Clock::now() : retry_at_;
         if (watches_locked()) until = until ? std::min(*until, next_look_) : next_look_;
+        if (link_ == Link::kUp && mirrors_.may_rest())
+            until = until ? std::min(*until, mirrors_quiet_) : mirrors_quiet_;
         if (until) {
             const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now()).count();
             timeout = static_cast<int>(std::clamp<long long>(left, 0, INT_MAX));

@@ -51,8 +51,8 @@ class SessionHost {
     virtual Faults look_for_faults() { return {}; }
     // Owner: the set `held` and mirror_delta() are as good as an export.
     virtual bool follows_from(uint64_t) { return false; }
-    // Owner: what changed since export_host or the last call. Empty: nothing.
-    virtual Result<MirrorChange> mirror_delta() { return MirrorChange{}; }
+    // Owner: what changed since export_host or the last call. Empty: nothing. `idle`: of MirrorChange::rest, a piece.
+    virtual Result<MirrorChange> mirror_delta(bool idle) { return static_cast<void>(idle), MirrorChange{}; }
     // Attacher: takes over what the owner changed; an error says what is missing.
     virtual Status mirror_update(const MirrorChange&) { return {}; }
     // Owner: which subcontexts of its TSG other programs have.
@@ -269,7 +269,8 @@ class Session {
     bool owner_gone_ = false;           // whose TSG the channels are in; its name may be another's by now
     Error reason_{Code::kOk, "", ""};
 
-    MirrorProgress mirrors_;  // as owner
+    MirrorProgress mirrors_;    // as owner
+    Deadline mirrors_quiet_{};  // no mapping call came for a while; what is left may go
 
     uint64_t features_ = 0;  // that vudad offered on this link
     std::optional<partition::PartitionState> partition_;

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define VUDA_PRIVATE_ABI 8u
+#define VUDA_PRIVATE_ABI 9u
 
 // An error without ownership questions: fixed buffers, always terminated. code: google.rpc.Code, 0 = no error.
 struct vuda_private_error {
@@ -57,6 +57,7 @@ struct vuda_private_mirror {
     uint32_t added_count;
     struct vuda_private_handle* added;
     uint32_t more;  // mirror_delta: there is more, call it again
+    uint32_t rest;  // mirror_delta: there is more that nobody waits for, call it with `idle` when nobody does
 };
 
 #define VUDA_PRIVATE_MIRROR_PART 64u
@@ -105,9 +106,10 @@ struct vuda_private_callbacks {
     // was attached to. Called every 50 ms while the process shares: a few memory reads.
     uint32_t (*look_for_faults)(void* context, uint32_t xids[2]);
     // Optional, for a process with a renderer that was exported. What changed in its control buffers since the last
-    // export or the last call, in parts of at most VUDA_PRIVATE_MIRROR_PART each way; both arrays are malloc'ed and the
-    // caller's, as are the fds. 0, with empty arrays when nothing changed; or -1 with `error` filled.
-    int (*mirror_delta)(void* context, struct vuda_private_mirror* out, struct vuda_private_error* error);
+    // export or the last call, at most VUDA_PRIVATE_MIRROR_PART of them new; both arrays are malloc'ed and the
+    // caller's, as are the fds. 0, with empty arrays when nothing changed; or -1 with `error` filled. `idle` 0: what a
+    // mapping call waits for; 1: a piece of what others may let go of, and nobody waits for.
+    int (*mirror_delta)(void* context, int idle, struct vuda_private_mirror* out, struct vuda_private_error* error);
     // Optional. 1: the set numbered `held` and what mirror_delta says of it are as good as an export; 0: export anew.
     int (*follows_from)(void* context, uint64_t held);
     // Optional, for a process that shares. The renderer's control buffers changed: takes that over into the address

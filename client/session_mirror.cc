@@ -7,6 +7,12 @@
 #include "client/session.h"
 
 namespace vuda::client {
+namespace {
+
+// Mapping calls come in rows: the next one need not find those who share at work on what was left by the one before.
+constexpr auto kMirrorsQuiet = std::chrono::milliseconds(10);
+
+}  // namespace
 
 void Session::control_buffers_changed() {
     std::unique_lock lock(mutex_);
@@ -24,19 +30,29 @@ void Session::control_buffers_changed() {
 }
 
 // Sends what the renderer mapped and unmapped, in parts: a part's descriptors are closed here before the next are made.
+// What others may let go of and nobody waits for goes in pieces, one at a time, while the renderer maps nothing.
 void Session::send_mirrors() {
     for (;;) {
         uint64_t newest = 0;
+        bool idle = false;
         {
             const std::lock_guard lock(mutex_);
-            if (link_ != Link::kUp || !mirrors_.due()) return;
+            if (link_ != Link::kUp) return;
+            if (mirrors_.due()) {
+                mirrors_quiet_ = deadline_in(kMirrorsQuiet);
+            } else if (mirrors_.may_rest() && std::chrono::steady_clock::now() >= mirrors_quiet_) {
+                idle = true;
+            } else {
+                return;
+            }
             newest = mirrors_.newest();
         }
         if (output_.has_fds() && flush()) return;  // goes on when the socket has room
-        Result<MirrorChange> change = host_.mirror_delta();
+        Result<MirrorChange> change = host_.mirror_delta(idle);
         uint64_t id = 0;
         {
             const std::lock_guard lock(mutex_);
+            mirrors_.rest(change && change->rest);
             if (change && !change->empty()) mirrors_.sent(id = next_id_locked());
             if (!change || !change->more) mirrors_.covered(newest);
             if (!change) stop_mirroring_locked();
@@ -48,7 +64,8 @@ void Session::send_mirrors() {
                                "control buffers are not followed: " + change.error().to_string());
             return;
         }
-        if (change->empty()) return;
+        if (change->empty() && !change->more) return;
+        if (change->empty()) continue;  // unmapped meanwhile
         VUDA_FAULT_POINT(client_mirror_made);
         const std::string body = encode_mirror_update(id, *change);
         std::vector<UniqueFd> fds;
@@ -62,7 +79,7 @@ void Session::send_mirrors() {
 void Session::mirrors_answered(uint64_t id, const Error* error, uint32_t late) {
     {
         const std::lock_guard lock(mutex_);
-        if (!mirrors_.answered(id)) return;
+        if (!mirrors_.answered(id, late > 0)) return;
         // vudad asks for a whole set if that helps.
         if (error != nullptr) stop_mirroring_locked();
         changed_.notify_all();

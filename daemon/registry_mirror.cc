@@ -86,6 +86,7 @@ Status Registry::on_mirror_update(Session& owner, uint64_t id, const v1::MirrorU
     Mirroring mirroring;
     mirroring.id = id;
     mirroring.to = update.to();
+    mirroring.adds = update.added_size() > 0;
     mirroring.deadline = clock_() + settings_.mirror_limit;
     v1::ServerMessage message;
     *message.mutable_mirror_update() = update;
@@ -204,6 +205,11 @@ void Registry::expire_mirrors(Tsg& tsg) {
         for (const SessionId id : mirroring.waits_for) {
             Session* session = find(id);
             if (session == nullptr) continue;
+            // What it has too much does no harm; the owner hears of it, and sends no more that nobody waits for.
+            if (!mirroring.adds) {
+                ++mirroring.late;
+                continue;
+            }
             session->mirror_late = true;
             hold(*session);
             ++mirroring.late;

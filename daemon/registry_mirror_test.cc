@@ -263,6 +263,34 @@ TEST_F(RegistryMirrorTest, OneThatDoesNotAnswerIsWaitedForOnce) {
     EXPECT_EQ(events("mirror-late"), 1u);
 }
 
+// Nobody waits for what is taken away, and having it still does no harm.
+TEST_F(RegistryMirrorTest, OneThatDoesNotLetGoInTimeIsNeitherLateNorHeld) {
+    Process& owner = renderer();
+    Process& stuck = sharer(owner, 2);
+    v1::ClientMessage message;
+    message.set_id(50);
+    v1::MirrorUpdate& piece = *message.mutable_mirror_update();
+    piece.set_from(5);
+    piece.set_to(6);
+    v1::MirrorRange& range = *piece.add_removed();
+    range.set_va(0x1000);
+    range.set_length(0x1000);
+    range.set_mapping(1);
+    registry_.receive_mirror(owner.id, message, {});
+    EXPECT_EQ(stuck.take_update().removed_size(), 1);
+    pass(40ms);
+    EXPECT_EQ(reply(owner).late(), 1u) << "so that no more of it is sent";
+    EXPECT_EQ(events("mirror-late"), 0u);
+    EXPECT_EQ(registry_.counters().mirrors_late, 0u);
+    EXPECT_FALSE(stuck.held());
+    update(owner, 6, 0x9000);
+    pass(39ms);
+    EXPECT_TRUE(owner.sent.empty()) << "it is waited for with what it needs";
+    mirrored(stuck, 6);
+    mirrored(stuck, 7);
+    EXPECT_EQ(reply(owner).mirrored(), 1u);
+}
+
 // Neither does one wait that has left, or whose renderer is gone.
 TEST_F(RegistryMirrorTest, NobodyIsHeldForATsgThatItDoesNotShare) {
     Process& owner = renderer();

@@ -130,6 +130,7 @@ struct Registry::Turn {
 struct Registry::Mirroring {
     uint64_t id = 0;  // the owner's request
     uint64_t to = 0;
+    bool adds = false;  // something that they need
     TimePoint deadline;
     std::set<SessionId> waits_for;
     uint32_t mirrored = 0;

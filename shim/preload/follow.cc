@@ -83,6 +83,11 @@ HostDelta Redirector::untold(size_t added, size_t removed) {
     return s.current(s.exported) != nullptr ? s.exported.buffers.untold(added, removed) : HostDelta{};
 }
 
+HostDelta Redirector::untold_rest(size_t removed) {
+    State& s = *state_;
+    return s.current(s.exported) != nullptr ? s.exported.buffers.rest(removed) : HostDelta{};
+}
+
 bool Redirector::is_untold(const HostBuffer& buffer) {
     State& s = *state_;
     return s.current(s.exported) != nullptr && s.exported.buffers.is_untold(buffer);

@@ -4,6 +4,13 @@
 #include "shim/preload/state.h"
 
 namespace vuda::shim {
+namespace {
+
+// In one process the renderer's thread lets go of what it unmapped, with each of its mapping calls: so few that a call
+// takes a few milliseconds more at most, and enough that what piles up goes.
+constexpr size_t kLocalDrops = 8;
+
+}  // namespace
 
 // Maps one buffer into `space`. `host`: the renderer is in this process, and buffer.fd its memory handle.
 std::vector<Action> Redirector::State::mirror_actions(const Client& owner, uint32_t client_handle, const Tsg& t,
@@ -119,7 +126,8 @@ MirrorUpdate Redirector::local_update(HostDelta* change) {
     const Host host = s.host_only();
     if (host.client != 0 && s.local.order != host.order) s.follow(s.local, host.order);
     if (s.current(s.local) == nullptr) return update;
-    *change = s.local.buffers.untold(SIZE_MAX, SIZE_MAX);
+    *change = s.local.buffers.untold(SIZE_MAX, SIZE_MAX, kLocalDrops);
+    for (const HostBuffer& buffer : change->removed) update.removed.push_back({buffer.va, buffer.length, buffer.order});
     for (const HostBuffer& buffer : change->added) {
         update.added.push_back(
             {static_cast<int>(buffer.memory), buffer.va, buffer.length, buffer.offset, buffer.order});

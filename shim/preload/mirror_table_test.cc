@@ -112,8 +112,8 @@ TEST(MirrorTableTest, FollowsAnyRenderer) {
             renderer.set(wanted.va, HostBuffer{0, wanted.va, wanted.length, 0, wanted.mapping});
             if (random() % 4 == 0) continue;  // several at once
             for (;;) {
-                const HostDelta delta = renderer.untold(1 + random() % 3, 1024);
-                if (delta.added.empty()) break;
+                const HostDelta delta = renderer.untold(1 + random() % 3, 1 + random() % 5, random() % 2);
+                if (delta.added.empty() && !delta.more) break;
                 MirrorUpdate update;
                 for (const HostBuffer& one : delta.removed) update.removed.push_back({one.va, one.length, one.order});
                 for (const HostBuffer& one : delta.added)
@@ -124,8 +124,19 @@ TEST(MirrorTableTest, FollowsAnyRenderer) {
                 apply(mirror, update);
                 if (random() % 10 == 0) apply(mirror, update);
             }
-            ASSERT_TRUE(renderer.all_told());
-            ASSERT_EQ(sent.buffers(), renderer.buffers());
+            if (random() % 3 == 0) {
+                for (HostDelta piece{{}, {}, false, true}; piece.rest; renderer.told(piece)) {
+                    piece = renderer.rest(1 + random() % 3);
+                    MirrorUpdate update;
+                    for (const HostBuffer& one : piece.removed)
+                        update.removed.push_back({one.va, one.length, one.order});
+                    sent.take(piece);
+                    history.push_back(update);
+                    apply(mirror, update);
+                }
+                ASSERT_TRUE(renderer.all_told());
+                ASSERT_EQ(sent.buffers(), renderer.buffers());
+            }
             // Nothing is missing, and nothing old lies where something new is.
             for (const auto& [va, one] : renderer.buffers()) {
                 const auto found = mirror.entries().find(one.va);
@@ -140,7 +151,11 @@ TEST(MirrorTableTest, FollowsAnyRenderer) {
         apply(late, whole);
         const size_t from = history.empty() ? 0 : random() % history.size();
         for (size_t i = from; i < history.size(); ++i) apply(late, history[i]);
-        EXPECT_TRUE(late.holds(whole.added)) << "seed " << seed;
+        for (const auto& [va, one] : renderer.buffers()) {
+            if (renderer.is_untold(one)) continue;
+            const std::vector<OfferedBuffer> there = {{0, va, one.length, one.offset, one.order}};
+            EXPECT_TRUE(late.holds(there)) << "seed " << seed;
+        }
     }
 }
 
@@ -186,23 +201,114 @@ TEST(ToldBuffersTest, WhatChangedSinceItWasLookedAtIsToldNext) {
     EXPECT_EQ(buffers.untold(64, 64).added, third.removed);
 }
 
-TEST(ToldBuffersTest, PartsAreInAddressOrderAndWhatIsGoneGoesFirst) {
+TEST(ToldBuffersTest, PartsAreInAddressOrder) {
     ToldBuffers buffers;
     for (uint64_t page = 1; page <= 5; ++page) buffers.set(page * 4096, told_buffer(page, page));
-    buffers.told({told_buffer(7, 10), told_buffer(8, 11), told_buffer(9, 12)});
     HostDelta part = buffers.untold(2, 2);
-    EXPECT_EQ(part.removed, (std::vector{told_buffer(7, 10), told_buffer(8, 11)}));
-    EXPECT_TRUE(part.added.empty());
-    EXPECT_TRUE(part.more);
-    buffers.told(part);
-    part = buffers.untold(2, 2);
-    EXPECT_EQ(part.removed, std::vector{told_buffer(9, 12)});
     EXPECT_EQ(part.added, (std::vector{told_buffer(1, 1), told_buffer(2, 2)}));
     EXPECT_TRUE(part.more);
     buffers.told(part);
     part = buffers.untold(3, 2);
     EXPECT_EQ(part.added.size(), 3u);
     EXPECT_FALSE(part.more);
+    EXPECT_FALSE(part.rest);
+}
+
+// A mapping call waits until others have let go of what is removed.
+TEST(ToldBuffersTest, OneMappingWaitsForWhatLiesInItsWayAndOneMore) {
+    ToldBuffers buffers;
+    std::vector<HostBuffer> held;
+    for (uint64_t page = 1; page <= 2000; ++page) held.push_back(told_buffer(page, page));
+    buffers.told(held);
+    const HostBuffer wide{1, 1000 * 4096 + 2048, 2 * 4096, 0, 3000};  // over three of them
+    buffers.set(wide.va, wide);
+    const HostDelta change = buffers.untold(64, 1024);
+    EXPECT_EQ(change.added, std::vector{wide});
+    EXPECT_EQ(change.removed, (std::vector{told_buffer(1, 1), told_buffer(1000, 1000), told_buffer(1001, 1001),
+                                           told_buffer(1002, 1002)}));
+    EXPECT_FALSE(change.more);
+    EXPECT_TRUE(change.rest);
+    EXPECT_EQ(buffers.untold(64, 1024, 8).removed.size(), 3u + 8u);
+}
+
+TEST(ToldBuffersTest, WhatLiesInItsWayGoesFirstHoweverMuchItIs) {
+    ToldBuffers buffers;
+    std::vector<HostBuffer> held;
+    for (uint64_t page = 1; page <= 5; ++page) held.push_back(told_buffer(page, page));
+    held.push_back(told_buffer(9, 9));
+    buffers.told(held);
+    const HostBuffer wide{1, 4096, 5 * 4096, 0, 10};
+    buffers.set(wide.va, wide);
+    HostDelta part = buffers.untold(64, 3);
+    EXPECT_EQ(part.removed, std::vector(held.begin(), held.begin() + 3));
+    EXPECT_TRUE(part.added.empty());
+    EXPECT_TRUE(part.more);
+    buffers.told(part);
+    part = buffers.untold(64, 3);
+    EXPECT_EQ(part.removed, std::vector(held.begin() + 3, held.end())) << "and one more";
+    EXPECT_EQ(part.added, std::vector{wide});
+    EXPECT_FALSE(part.more);
+}
+
+TEST(ToldBuffersTest, TheRestIsWhatWasUnmappedBeforeSomethingWasMapped) {
+    ToldBuffers buffers;
+    for (uint64_t page = 1; page <= 9; ++page) buffers.set(page * 4096, told_buffer(page, page));
+    buffers.told(buffers.untold(64, 64));
+    for (uint64_t page = 1; page <= 6; ++page) buffers.set(page * 4096, {});
+    EXPECT_TRUE(buffers.rest(64).removed.empty()) << "nothing was mapped since";
+    EXPECT_FALSE(buffers.untold(64, 64).rest);
+    buffers.set(0x20000, told_buffer(0x20, 20));
+    EXPECT_TRUE(buffers.rest(64).removed.empty()) << "what was mapped goes first";
+    buffers.told(buffers.untold(64, 64));
+    buffers.set(7 * 4096, {});  // as when a device is destroyed
+    HostDelta piece = buffers.rest(3);
+    EXPECT_EQ(piece.removed, (std::vector{told_buffer(2, 2), told_buffer(3, 3), told_buffer(4, 4)}));
+    EXPECT_TRUE(piece.added.empty());
+    EXPECT_TRUE(piece.rest);
+    buffers.told(piece);
+    piece = buffers.rest(3);
+    EXPECT_EQ(piece.removed, (std::vector{told_buffer(5, 5), told_buffer(6, 6)}));
+    EXPECT_FALSE(piece.rest);
+    buffers.told(piece);
+    EXPECT_TRUE(buffers.rest(3).removed.empty());
+    EXPECT_FALSE(buffers.all_told());
+    // One that is back as it was is nothing to let go of, in whichever state it was.
+    buffers.set(7 * 4096, told_buffer(7, 7));
+    EXPECT_TRUE(buffers.all_told());
+}
+
+// Unmapping changes what the mapping beside it makes, without a mapping call.
+TEST(ToldBuffersTest, WhatIsThereInAnotherShapeDoesNotGoBeforeItComes) {
+    ToldBuffers buffers;
+    for (uint64_t page = 1; page <= 4; ++page) buffers.set(page * 4096, told_buffer(page, page));
+    buffers.told(buffers.untold(64, 64));
+    for (const uint64_t page : {1, 2}) buffers.set(page * 4096, {});
+    buffers.set(0x20000, told_buffer(0x20, 20));
+    buffers.told(buffers.untold(64, 64));
+    EXPECT_EQ(buffers.rest(64).removed.size(), 1u);
+    const HostBuffer wider{1, 3 * 4096, 2 * 4096, 0, 4};
+    buffers.set(3 * 4096, {});
+    buffers.set(4 * 4096, wider);
+    EXPECT_TRUE(buffers.rest(64).removed.empty());
+}
+
+// What others hold, and with it vudad's limit, does not grow beyond the most that there was at a time.
+TEST(ToldBuffersTest, ARenewalOfEverythingNeedsNoMoreRoom) {
+    ToldBuffers buffers;
+    std::vector<HostBuffer> held;
+    for (uint64_t page = 1; page <= 3000; ++page) held.push_back(told_buffer(page, page));
+    buffers.told(held);
+    size_t there = held.size();
+    for (uint64_t page = 10'001; page <= 13'000; ++page) {
+        buffers.set(page * 4096, told_buffer(page, page));
+        if (page % 100 != 0) continue;
+        for (HostDelta part{{}, {}, true, false}; part.more; buffers.told(part)) {
+            part = buffers.untold(64, 1024);
+            there = there + part.added.size() - part.removed.size();
+            ASSERT_LE(there, 3000u);
+        }
+    }
+    EXPECT_TRUE(buffers.all_told());
 }
 
 TEST(MirrorRuleTest, CoversWhatTheTsgsClientMapsLowInItsAddressSpace) {

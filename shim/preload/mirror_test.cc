@@ -239,6 +239,37 @@ TEST_F(RedirectorMirrorTest, CudaInTheRenderersProcessFollowsToo) {
     EXPECT_EQ(rm.ranges.size(), 3u);
 }
 
+TEST_F(RedirectorMirrorTest, InOneProcessWhatWasUnmappedGoesALittleAtATime) {
+    TestProcess both(rm);
+    both.redirector.set_wishes(wishes(&Wishes::share_in_process));
+    both.start_renderer();
+    const auto map = [&](uint32_t i) {
+        both.map_dma(kVkFile, both.vk, both.vk_device, 0x1000 + i, 0x10000000 + i * 0x10000, 0x1000);
+    };
+    for (uint32_t i = 0; i < 100; ++i) map(i);
+    both.start_context();
+    const auto update = [&] {
+        HostDelta change;
+        const MirrorUpdate made = both.redirector.local_update(&change);
+        EXPECT_EQ(apply(both, made, true), 0);
+        both.redirector.local_told(change);
+        return made.removed.size();
+    };
+    update();
+    const size_t before = rm.ranges.size();
+    for (uint32_t i = 0; i < 100; ++i) EXPECT_EQ(both.free_object(kVkFile, both.vk, 0x1000 + i), 0u);
+    EXPECT_EQ(update(), 0u) << "nothing was mapped";
+    map(50);
+    EXPECT_EQ(update(), 9u) << "the one that was there before, and a few more";
+    EXPECT_TRUE(mirrored(0x10000000 + 50 * 0x10000, 0x1000));
+    EXPECT_EQ(rm.ranges.size(), before - 8);
+    for (uint32_t i = 0; i < 12; ++i) {
+        map(200 + i);
+        EXPECT_LE(update(), 8u);
+    }
+    EXPECT_EQ(rm.ranges.size(), before - 100 + 13);
+}
+
 TEST_F(RedirectorMirrorTest, OnlyControlBuffersOfTheTsgsClientAreTold) {
     TestProcess renderer(rm);
     renderer.redirector.set_wishes(wishes(&Wishes::share_renderer));
@@ -389,6 +420,16 @@ TEST_F(RedirectorMirrorTest, WhatOthersAreToldLeadsToWhatIsThere) {
                 for (const HostBuffer& buffer : delta.added) ASSERT_TRUE(held.emplace(buffer.va, buffer).second);
                 renderer.redirector.told(delta);
             } while (delta.more);
+            while (random() % 3 != 0 && delta.rest) {
+                delta = renderer.redirector.untold_rest(1 + random() % 4);
+                for (const HostBuffer& buffer : delta.removed) {
+                    ASSERT_EQ(held.at(buffer.va), buffer) << "seed " << seed << " step " << step;
+                    held.erase(buffer.va);
+                }
+                renderer.redirector.told(delta);
+                for (const HostBuffer& buffer : renderer.redirector.host().buffers)
+                    ASSERT_TRUE(held.contains(buffer.va)) << "a piece takes away nothing that is there";
+            }
             if (renderer.redirector.all_told()) {
                 const std::map<uint64_t, HostBuffer> told = held;
                 know(renderer.redirector.host().buffers);

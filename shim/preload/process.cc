@@ -379,8 +379,8 @@ void Process::start_session() {
     callbacks.follows_from = [](void* context, uint64_t held) {
         return static_cast<Process*>(context)->follows_from(held) ? 1 : 0;
     };
-    callbacks.mirror_delta = [](void* context, vuda_private_mirror* out, vuda_private_error* error) {
-        return static_cast<Process*>(context)->mirror_delta(out, error);
+    callbacks.mirror_delta = [](void* context, int idle, vuda_private_mirror* out, vuda_private_error* error) {
+        return static_cast<Process*>(context)->mirror_delta(idle != 0, out, error);
     };
     callbacks.mirror_update = [](void* context, const vuda_private_mirror* update, vuda_private_error* error) {
         return static_cast<Process*>(context)->mirror_update(*update, error);

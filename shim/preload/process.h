@@ -106,7 +106,7 @@ class Process : public RedirectorAccess, public Attacher {
     Result<std::vector<vuda_private_handle>> export_all(Host& host);
     // ---- process_mirror.cc ----
     bool follows_from(uint64_t held) const;
-    int mirror_delta(vuda_private_mirror* out, vuda_private_error* error);
+    int mirror_delta(bool idle, vuda_private_mirror* out, vuda_private_error* error);
     int mirror_update(const vuda_private_mirror& update, vuda_private_error* error);
     // Control buffers were mapped by the call that ends now.
     void control_buffers_mapped();

@@ -18,6 +18,9 @@ namespace {
 
 constexpr uint32_t kControlBuffer = 2;  // vuda.v1.HandleKind
 constexpr size_t kRangesEach = 1024;    // of one update, as vudad takes them
+// Of one that nobody waits for. A mapping call that comes meanwhile waits for it first; vudad's deadline (40 ms) leaves
+// room for that, at a fraction of a millisecond for each on an H200.
+constexpr size_t kRestEach = 16;
 // A merge holds an address space for as long as it imports and maps.
 constexpr auto kMergePatience = std::chrono::seconds(1);
 
@@ -102,26 +105,26 @@ bool Process::follows_from(uint64_t held) const {
     }
 }
 
-int Process::mirror_delta(vuda_private_mirror* out, vuda_private_error* error) {
+int Process::mirror_delta(bool idle, vuda_private_mirror* out, vuda_private_error* error) {
     *out = {};
     std::vector<vuda_private_handle> added;
     try {
         Host now;
-        // What was unmapped stays mirrored until something is mapped again: graphics state may point there to the very
-        // end, as when a device is destroyed, and the memory lives on in its mirrors.
         HostDelta delta;
         {
             const std::lock_guard lock(mutex_);
             if (redirector_ != nullptr) {
                 now = redirector_->told_host();
-                delta = redirector_->untold(VUDA_PRIVATE_MIRROR_PART, kRangesEach);
+                delta = idle ? redirector_->untold_rest(kRestEach)
+                             : redirector_->untold(VUDA_PRIVATE_MIRROR_PART, kRangesEach);
             }
         }
+        if (idle && delta.removed.empty()) return 0;
         if (exported_.client == 0 || now.client != exported_.client) {
             fill(error, {Code::kFailedPrecondition, "the TSG that was exported is gone", ""});
             return -1;
         }
-        if (delta.added.empty() && !delta.more) return 0;
+        out->rest = delta.rest ? 1 : 0;
 
         std::vector<HostBuffer> gone;
         {
@@ -147,6 +150,9 @@ int Process::mirror_delta(vuda_private_mirror* out, vuda_private_error* error) {
             }
         }
         for (const HostBuffer& buffer : gone) std::erase(delta.added, buffer);
+        out->more = delta.more ? 1 : 0;
+        // No update, and so no number: vudad would never hear of it.
+        if (delta.added.empty() && delta.removed.empty()) return 0;
         std::vector<vuda_private_range> removed;
         for (const HostBuffer& buffer : delta.removed) removed.push_back({buffer.va, buffer.length, buffer.order});
         out->added = copy_out(added);
@@ -155,7 +161,6 @@ int Process::mirror_delta(vuda_private_mirror* out, vuda_private_error* error) {
             throw std::bad_alloc();
         out->added_count = static_cast<uint32_t>(added.size());
         out->removed_count = static_cast<uint32_t>(removed.size());
-        out->more = delta.more ? 1 : 0;
         {
             const std::lock_guard lock(mutex_);
             redirector_->told(delta);

@@ -280,6 +280,7 @@ class Redirector {
     Host told_host();
     // ToldBuffers' functions; nothing, and false, when the TSG is gone.
     HostDelta untold(size_t added, size_t removed);
+    HostDelta untold_rest(size_t removed);
     bool is_untold(const HostBuffer& buffer);
     bool all_told();
     void told(const HostDelta& change);

@@ -11,19 +11,23 @@ bool ToldBuffers::Before::operator()(const HostBuffer& a, const HostBuffer& b) c
            std::tie(b.va, b.order, b.length, b.memory, b.offset);
 }
 
-void ToldBuffers::note(const HostBuffer& buffer, Set& here, Set& other) {
-    if (other.erase(buffer) == 0) here.insert(buffer);
+void ToldBuffers::came(const HostBuffer& buffer) {
+    if (removed_.erase(buffer) + unmapped_.erase(buffer) == 0) added_.insert(buffer);
+}
+
+void ToldBuffers::went(const HostBuffer& buffer) {
+    if (added_.erase(buffer) == 0) unmapped_.insert(buffer);
 }
 
 bool ToldBuffers::set(uint64_t at, const std::optional<HostBuffer>& buffer) {
     const auto found = buffers_.find(at);
     if (found == buffers_.end() ? !buffer : buffer == found->second) return false;
     if (found != buffers_.end()) {
-        note(found->second, removed_, added_);
+        went(found->second);
         buffers_.erase(found);
     }
     if (buffer) {
-        note(*buffer, added_, removed_);
+        came(*buffer);
         buffers_.emplace(at, *buffer);
     }
     return true;
@@ -38,25 +42,59 @@ uint64_t ToldBuffers::end_before(uint64_t at) const {
 
 void ToldBuffers::told(const std::vector<HostBuffer>& all) {
     added_.clear();
-    removed_ = Set(all.begin(), all.end());
-    for (const auto& [at, buffer] : buffers_) note(buffer, added_, removed_);
+    removed_.clear();
+    unmapped_ = Set(all.begin(), all.end());
+    for (const auto& [at, buffer] : buffers_) came(buffer);
 }
 
 void ToldBuffers::told(const HostDelta& change) {
     // What they have now and was unmapped meanwhile is to be taken away, and the other way round.
-    for (const HostBuffer& buffer : change.removed) note(buffer, added_, removed_);
-    for (const HostBuffer& buffer : change.added) note(buffer, removed_, added_);
+    for (const HostBuffer& buffer : change.removed) came(buffer);
+    for (const HostBuffer& buffer : change.added) went(buffer);
 }
 
-HostDelta ToldBuffers::untold(size_t added, size_t removed) const {
+ToldBuffers::Set::const_iterator ToldBuffers::first_over(const HostBuffer& buffer) const {
+    const auto at = removed_.lower_bound({0, buffer.va, 0, 0, 0});
+    if (at == removed_.begin()) return at;
+    const auto before = std::prev(at);
+    return before->va + before->length > buffer.va ? before : at;
+}
+
+HostDelta ToldBuffers::untold(size_t added, size_t removed, size_t least) {
     HostDelta delta;
-    if (added_.empty()) return delta;
-    const auto take = [](const Set& from, size_t most, std::vector<HostBuffer>& to) {
-        std::copy_n(from.begin(), std::min(most, from.size()), std::back_inserter(to));
+    if (!added_.empty()) removed_.merge(unmapped_);
+    Set gone;
+    const auto makes_room = [&](const HostBuffer& buffer) {
+        for (auto at = first_over(buffer); at != removed_.end() && at->va < buffer.va + buffer.length; ++at) {
+            if (gone.contains(*at)) continue;
+            if (gone.size() == removed) return false;
+            gone.insert(*at);
+        }
+        return true;
     };
-    take(removed_, removed, delta.removed);
-    take(added_, removed_.size() <= removed ? added : 0, delta.added);
+    for (auto next = added_.begin(); next != added_.end() && delta.added.size() < added; ++next) {
+        if (!makes_room(*next)) break;
+        delta.added.push_back(*next);
+    }
+    if (!added_.empty()) {
+        size_t more = std::min(std::max(delta.added.size(), least), removed - gone.size());
+        for (auto at = removed_.begin(); at != removed_.end() && more > 0; ++at)
+            more -= gone.insert(*at).second ? 1 : 0;
+    }
+    delta.removed.assign(gone.begin(), gone.end());
     delta.more = delta.added.size() < added_.size();
+    delta.rest = gone.size() < removed_.size();
+    return delta;
+}
+
+HostDelta ToldBuffers::rest(size_t removed) const {
+    HostDelta delta;
+    // Unmapping may change what the mappings beside it make, without a mapping call: they are still there, and must not
+    // go before they come again.
+    if (!added_.empty()) return delta;
+    const size_t count = std::min(removed, removed_.size());
+    std::copy_n(removed_.begin(), count, std::back_inserter(delta.removed));
+    delta.rest = count < removed_.size();
     return delta;
 }
 

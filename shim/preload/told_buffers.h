@@ -26,6 +26,7 @@ struct HostDelta {
     std::vector<HostBuffer> removed;
     std::vector<HostBuffer> added;
     bool more = false;  // a part: something else was mapped
+    bool rest = false;  // and something else is left for rest()
 };
 
 class ToldBuffers {
@@ -40,11 +41,16 @@ class ToldBuffers {
     // Others took that over; it may be out of date by now.
     void told(const HostDelta& change);
 
-    // What they do not know, at most so many of each. Nothing while nothing was mapped; and nothing that was mapped
-    // while more was unmapped than goes into one.
-    HostDelta untold(size_t added, size_t removed) const;
+    // What a mapping call waits for, at most so many of each; nothing while nothing was mapped. Others need time for
+    // each buffer that they let go of, so of what was unmapped there is only what lies where a new buffer goes, and as
+    // many more as there are new ones (`least`, if that is more). So what others hold never grows because of buffers
+    // that they could have let go of.
+    HostDelta untold(size_t added, size_t removed, size_t least = 0);
+    // What nobody waits for: of what was unmapped before untold() last had something, at most so many. What was
+    // unmapped later stays until something is mapped again: graphics state may point there to the very end.
+    HostDelta rest(size_t removed) const;
     bool is_untold(const HostBuffer& buffer) const { return added_.contains(buffer); }
-    bool all_told() const { return added_.empty() && removed_.empty(); }
+    bool all_told() const { return added_.empty() && removed_.empty() && unmapped_.empty(); }
 
     // By the address of the mapping that makes it: a buffer begins there, or behind what another one has of its pages.
     const std::map<uint64_t, HostBuffer>& buffers() const { return buffers_; }
@@ -56,11 +62,17 @@ class ToldBuffers {
     };
     using Set = std::set<HostBuffer, Before>;
     // A buffer that came and went, or went and came, before anybody heard of it is no news.
-    static void note(const HostBuffer& buffer, Set& here, Set& other);
+    void came(const HostBuffer& buffer);
+    void went(const HostBuffer& buffer);
+    // The first of removed_ that has a byte where `buffer` is, or one behind it.
+    Set::const_iterator first_over(const HostBuffer& buffer) const;
 
     std::map<uint64_t, HostBuffer> buffers_;
-    Set added_;    // here, and unknown to others
-    Set removed_;  // gone, and others have it
+    Set added_;  // here, and unknown to others
+    // Gone, and others have it: before untold() last had something, and since. They do not overlap, since others hold
+    // one buffer at an address.
+    Set removed_;
+    Set unmapped_;
 };
 
 }  // namespace vuda::shim

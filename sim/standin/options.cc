@@ -35,6 +35,8 @@ constexpr char kRendererHelp[] =
     "  --fps F|free       pace (default free)\n"
     "  --frames N         stop after N frames\n"
     "  --map-every N      every N frames, map another control buffer and point graphics state there\n"
+    "  --spare N FILE     N more control buffers from the start; when FILE is there, all are unmapped, and the\n"
+    "                     address of one is mapped again and pointed at\n"
     "  --legacy           channels without context share\n"
     "  --no-control-buffers  graphics state points at no buffer\n";
 
@@ -198,6 +200,8 @@ int parse(int argc, char** argv, RendererOptions& options) {
             good = parser.integer<uint64_t>(0, UINT64_MAX, options.frames);
         } else if (name == "--map-every") {
             good = parser.integer(1u, 1u << 20, options.map_every);
+        } else if (name == "--spare") {
+            good = parser.integer(1u, 16'000u, options.spare) && parser.text(options.drop_file);
         } else if (name == "--legacy") {
             options.legacy = true;
         } else if (name == "--no-control-buffers") {

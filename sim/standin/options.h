@@ -33,6 +33,8 @@ struct RendererOptions {
     bool legacy = false;              // channels without context share
     bool no_control_buffers = false;  // graphics state points at nothing
     uint32_t map_every = 0;           // frames after which another control buffer is mapped; 0: none is
+    uint32_t spare = 0;               // control buffers that nothing points at, until drop_file is there
+    std::string drop_file;
 };
 
 struct ComputeOptions {

@@ -1,5 +1,6 @@
 #include "sim/standin/renderer.h"
 
+#include <chrono>
 #include <cstring>
 
 namespace vuda::sim::standin {
@@ -35,7 +36,9 @@ constexpr rm::Handle kFirstDevice = 0xfade0001, kFirstSubdevice = 0xfade0002, kF
 constexpr rm::Handle kDevice = 0xbeef0003, kSubdevice = 0xbeef0004, kVas = 0xbeef0300, kUsermode = 0xbeefc360;
 constexpr rm::Handle kFirstMemory = 1;
 constexpr rm::Handle kFirstTurningMemory = 0x1000;
-constexpr uint64_t kTurningAddress = 0x7000000;             // above all of kRanges
+constexpr uint64_t kTurningAddress = 0x7000000;  // above all of kRanges
+constexpr rm::Handle kFirstSpareMemory = 0x10000;
+constexpr uint64_t spare_address(uint32_t index) { return 0x10000000 + uint64_t{index} * 0x10000; }
 constexpr uint32_t kCopyEngine2 = 0xb, kCopyEngine3 = 0xc;  // the engines of the copy channels in the trace
 constexpr uint32_t kRingEntries = 0x8000;
 constexpr uint64_t kUserdMemory = 0x4060000;  // its buffer holds the USERD of every channel, from the end down
@@ -114,6 +117,40 @@ Status Renderer::map_another() {
     const uint32_t next = ++turned_ % kTurning;
     if (turning_[next].memory != 0) point_at(address(next), 0);
     return {};
+}
+
+Status Renderer::make_spare(uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) {
+        Turning& one = spare_.emplace_back();
+        one.memory = kFirstSpareMemory + i;
+        if (Status s = device_->heap_memory(one.memory, kControlBufferBytes, false); !s) return s;
+        if (Status s = device_->map_gpu(kVas, one.memory, spare_address(i), kControlBufferBytes, &one.reserved); !s)
+            return s;
+    }
+    return {};
+}
+
+Result<Renderer::Times> Renderer::map_after_spare() {
+    using Clock = std::chrono::steady_clock;
+    const auto since = [](Clock::time_point start) {
+        return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    };
+    Times times;
+    auto start = Clock::now();
+    for (uint32_t i = 0; i < spare_.size(); ++i) {
+        if (Status s = device_->unmap_gpu(spare_[i].reserved, spare_address(i)); !s) return s.error();
+        if (Status s = device_->free(spare_[i].memory); !s) return s.error();
+    }
+    times.drop_ms = since(start);
+    const uint64_t address = spare_address(static_cast<uint32_t>(spare_.size() - 1));
+    if (Status s = device_->heap_memory(kFirstSpareMemory, kControlBufferBytes, false); !s) return s.error();
+    rm::Handle reserved = 0;
+    start = Clock::now();
+    if (Status s = device_->map_gpu(kVas, kFirstSpareMemory, address, kControlBufferBytes, &reserved); !s)
+        return s.error();
+    times.map_ms = since(start);
+    point_at(address, kControlBufferBytes);
+    return times;
 }
 
 Status Renderer::make_group(int index, bool legacy) {
@@ -218,6 +255,7 @@ Status Renderer::set_up(const RendererOptions& options) {
     if (Status s = device_->map_usermode(kUsermode, device_->usermode_class()); !s) return s;
     if (Status s = device_->dup(kDevice, kVas, first_->client(), kFirstVas); !s) return s;
     if (Status s = make_buffers(); !s) return s;
+    if (Status s = make_spare(options.spare); !s) return s;
     for (int i = 0; i < 3; i++) {
         if (Status s = make_group(i, options.legacy); !s) return s;
     }

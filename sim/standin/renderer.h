@@ -25,6 +25,13 @@ class Renderer {
     // in turn: state was told before to point away from what was there, which is unmapped and freed first.
     Status map_another();
     static constexpr uint32_t kTurning = 4;
+    // Unmaps and frees all of RendererOptions::spare, which nothing points at, maps a new buffer where the last of them
+    // was, and points graphics state there. How long the first took, and that mapping call.
+    struct Times {
+        double drop_ms = 0;
+        double map_ms = 0;
+    };
+    Result<Times> map_after_spare();
     // Where graphics state points (kSimControlBuffer), as on hardware.
     static constexpr uint64_t kControlBuffer = 0x51f0000;
     static constexpr uint32_t kControlBufferBytes = 0x3000;
@@ -34,6 +41,7 @@ class Renderer {
     Status set_up(const RendererOptions& options);
     Status make_group(int index, bool legacy);
     Status make_buffers();
+    Status make_spare(uint32_t count);
     struct Buffer {
         uint64_t address;
         uint64_t bytes;
@@ -52,6 +60,7 @@ class Renderer {
     };
     Turning turning_[kTurning];
     uint32_t turned_ = 0;
+    std::vector<Turning> spare_;
     std::vector<Mapping> mappings_;
     std::unique_ptr<Queue> queue_;
 };

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "sim/standin/measure.h"
@@ -72,6 +73,7 @@ int main(int argc, char** argv) {
     bool verified = true;
     uint64_t last_time = 0;
     bool ready = false;
+    std::optional<Renderer::Times> after_spare;
     Window window(options.common.start_file, options.common.seconds, options.frames, options.common.linger);
     const Vuda vuda = Vuda::find();
     uint64_t frame_id = 0;
@@ -89,6 +91,14 @@ int main(int argc, char** argv) {
                 json.text("error", mapped.error().to_string());
                 return finish(json, 1);
             }
+        }
+        if (options.spare > 0 && !after_spare && access(options.drop_file.c_str(), F_OK) == 0) {
+            const vuda::Result<Renderer::Times> times = (*renderer)->map_after_spare();
+            if (!times) {
+                json.text("error", times.error().to_string());
+                return finish(json, 1);
+            }
+            after_spare = *times;
         }
         const auto begin = Clock::now();
         push_frame(queue, options);
@@ -141,6 +151,7 @@ int main(int argc, char** argv) {
             .number("map_p50_ms", map_ms.percentile(0.5))
             .number("map_max_ms", map_ms.percentile(1));
     }
+    if (after_spare) json.number("spare_drop_ms", after_spare->drop_ms).number("spare_map_ms", after_spare->map_ms);
     if (options.common.report_trace) json.trace("trace", trace);
     if (timed_out) json.text("error", "a frame did not end within 10 s");
     if (!child_good) json.text("error", "the forked child could not use the device");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 
 #include "tests/e2e/deployment.h"
@@ -110,6 +111,29 @@ TEST_F(MirrorTest, OneProcessFollowsItself) {
     EXPECT_EQ(both.wait(), 0) << both.out() << both.err();
     EXPECT_NE(both.out().find("\"device_lost\":false"), std::string::npos) << both.out();
     EXPECT_EQ(both.err(), "");
+}
+
+// What was unmapped goes piece by piece after the mapping call, which waits for what it needs (ToldBuffers has how much
+// that is). The address is one of those that were just unmapped: with the buffer of before the simulated GPU would end
+// the TSG.
+TEST_F(MirrorTest, WhatWasUnmappedGoesAfterTheNextMapping) {
+    deploy();
+    const std::string drop = vuda().folder() + "/drop";
+    Process renderer(vuda().wrapped({"--register", "game"}, {built("vuda-sim-renderer"), "--frame-ms", "2", "--seconds",
+                                                             "600", "--spare", "100", drop}));
+    ASSERT_TRUE(vuda().wait_registered("game")) << renderer.err();
+    const auto compute = start(kernels("1000000"));
+    ASSERT_TRUE(vuda().wait_state("sharing", 1)) << compute->err();
+    EXPECT_EQ(buffers(), 184);
+    const pid_t pid = sharer();
+    ASSERT_GT(pid, 0);
+    std::ofstream(drop).close();
+    EXPECT_TRUE(vuda().wait_status([](const Json& now) { return now["tsgs"][0]["control_buffers"] == 85; }))
+        << vuda().status().dump(2);
+    ASSERT_EQ(kill(pid, SIGTERM), 0);
+    expect_worked(*compute);
+    end(renderer);
+    EXPECT_EQ(renderer.err(), "");
 }
 
 TEST_F(MirrorTest, SeveralProgramsFollowAndComeAndGo) {
