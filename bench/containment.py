@@ -9,7 +9,8 @@ Cases, each with a renderer and CUDA programs of its own:
   unshare          vudactl run --over-limit unshare, kernels over the limit: error 701 once, then unshared, then let back
   cuda-killed      SIGKILL of a CUDA program that shares, in the midst of its kernels
   renderer-killed  SIGKILL of the renderer: what CUDA sees; the next renderer shares again
-  illegal-address  a kernel that writes to where nothing is: how soon it is noticed, who is told and held off, and every step of the way out
+  illegal-address  a kernel that writes to where nothing is: how soon it is noticed, who is told and held off, and every step of the way out. Where the GPU
+                   repeats the access instead of ending the TSG, it is to be told within 3 s that the program is stuck, which is killed then
 The last one ends the TSG, and it may leave the GPU unable to share until it is reset (docs/faults.md); rows say what was not to be had then.
 A row's figures are times and checks, which are 1 or 0.
 

@@ -66,8 +66,18 @@ Json array_json(const Numbers& numbers) {
     return array;
 }
 
-// Why it does not share; when it does, why the split does not reach it.
+Json stuck_json(const v1::SessionInfo& session) {
+    if (!session.has_stuck()) return nullptr;
+    return Json{{"since_ms", session.stuck().since_ms()}, {"text", session.stuck().text()}};
+}
+
+// Why it does not share; when it does, that a kernel of it does not go on, or why the split does not reach it.
 std::string why_not(const v1::SessionInfo& session, const v1::StatusReply& status) {
+    if (session.has_stuck()) {
+        const std::string said = printable(session.stuck().text());
+        return "stuck for " + duration_text(session.stuck().since_ms()) + ": the GPU repeats page faults" +
+               (said.empty() ? "" : ", " + said) + " (docs/faults.md)";
+    }
     if (session.has_reason()) return reason_text(session.reason());
     if (session.state() != v1::SHARING_STATE_SHARING || session.backend() != v1::BACKEND_NONE) return "";
     // The renderer may do it for all.
@@ -223,6 +233,7 @@ Json status_json(const v1::StatusReply& status) {
                                         {"control_buffers", session.control_buffers()},
                                         {"attach_us", session.attach_us()},
                                         {"reason", reason_json(session.reason())},
+                                        {"stuck", stuck_json(session)},
                                         {"client_version", session.client_version()},
                                         {"driver_version", session.driver_version()},
                                         {"transport", session.transport()},

@@ -124,13 +124,27 @@ TEST(StatusJson, SchemaAsDocumented) {
               "name gpu owner_session owner exported control_buffers channels attached_sessions since_ms allow_uids "
               "allow_gids partition slo fault ");
     EXPECT_EQ(keys(json["sessions"][0]),
-              "id peer role state name channels_moved veid control_buffers attach_us reason client_version "
+              "id peer role state name channels_moved veid control_buffers attach_us reason stuck client_version "
               "driver_version transport "
               "since_ms backend backend_reason applied_generation launches shared_memory_limit launches_refused "
               "over_limit launches_native native_reason "
               "samples samples_lost ");
     EXPECT_EQ(keys(json["sessions"][0]["peer"]), "pid uid gid program ");
     EXPECT_EQ(keys(json["sessions"][1]["reason"]), "code text hint ");
+}
+
+TEST(StatusText, SaysWhoIsStuck) {
+    v1::StatusReply status = example();
+    EXPECT_EQ(status_json(status)["sessions"][0]["stuck"], nullptr);
+    v1::Stuck& stuck = *status.mutable_sessions(0)->mutable_stuck();
+    stuck.set_since_ms(12'345);
+    stuck.set_text("45000 a second\x1b");
+    EXPECT_NE(status_text(status).find("stuck for 12 s: the GPU repeats page faults, 45000 a second? (docs/faults.md)"),
+              std::string::npos)
+        << status_text(status);
+    EXPECT_EQ(status_json(status)["sessions"][0]["stuck"]["since_ms"], 12'345);
+    EXPECT_EQ(status_json(status)["sessions"][0]["state"], "sharing");
+    EXPECT_EQ(status_json(status)["sessions"][1]["stuck"], nullptr);
 }
 
 TEST(StatusText, SaysWhoElseMayAttach) {

@@ -33,10 +33,15 @@ class Notifiers : public SessionHost {
         found.own = found.own_xid != 0;
         found.shared_xid = shared_.exchange(0);
         found.shared = found.shared_xid != 0;
+        found.replays = stuck_.exchange(0);
+        found.stuck = found.replays != 0;
+        found.stuck_over = stuck_over_.exchange(false);
         return found;
     }
     std::atomic<uint32_t> own_{0};
     std::atomic<uint32_t> shared_{0};
+    std::atomic<uint32_t> stuck_{0};  // replays a second
+    std::atomic<bool> stuck_over_{false};
     std::atomic<int> looks_{0};
 };
 
@@ -47,7 +52,7 @@ class SessionFaults : public testing::Test {
           reporter_(LogLevel::kError, log_.get()),
           daemon_(dir_ / "handles.sock"),
           session_(SessionOptions{dir_ / "handles.sock", "0.1.0", "580.159.04", "test"}, host_, reporter_) {
-        daemon_.script([](auto& script) { script.features = kFeatureShare | kFeatureFaults; });
+        daemon_.script([](auto& script) { script.features = kFeatureShare | kFeatureFaults | kFeatureStuck; });
     }
 
     bool wait_state(SharingState state) {
@@ -206,6 +211,72 @@ TEST_F(SessionFaults, AFaultWhileChannelsAreBeingMoved) {
     end_of_attach();
     EXPECT_EQ(session_.snapshot().state, SharingState::kFaulted);
     EXPECT_EQ(session_.snapshot().channels, 0u);
+}
+
+TEST_F(SessionFaults, OneThatIsStuckSaysItInALineAndToVudadAndSharesOn) {
+    share();
+    host_.stuck_ = 45'000;
+    ASSERT_TRUE(wait_faults(1));
+    EXPECT_EQ(daemon_.record().faults[0].kind(), v1::FAULT_KIND_STUCK);
+    EXPECT_EQ(daemon_.record().faults[0].name(), "game");
+    EXPECT_EQ(daemon_.record().faults[0].text(), "45000 a second");
+    EXPECT_FALSE(daemon_.record().faults[0].over());
+    EXPECT_EQ(session_.snapshot().state, SharingState::kSharing);
+    EXPECT_EQ(session_.snapshot().channels, 8u);
+    host_.stuck_over_ = true;
+    ASSERT_TRUE(wait_faults(2));
+    EXPECT_EQ(daemon_.record().faults[1].kind(), v1::FAULT_KIND_STUCK);
+    EXPECT_TRUE(daemon_.record().faults[1].over());
+    const std::string line =
+        "vuda: a kernel of this program seems to wait for ever: the GPU repeats page faults 45000 times a second, as "
+        "after a bad access; the renderer of 'game' goes on until this program ends (docs/faults.md)\n";
+    EXPECT_EQ(said(), line);
+    // Another time, another line.
+    host_.stuck_ = 45'000;
+    ASSERT_TRUE(wait_faults(3));
+    EXPECT_EQ(said(), line + line);
+    // The TSG may die after all.
+    host_.shared_ = 31;
+    ASSERT_TRUE(wait_faults(4));
+    EXPECT_EQ(daemon_.record().faults[3].xid(), 31u);
+    host_.stuck_over_ = true;
+    session_.ending();
+    EXPECT_EQ(daemon_.record().faults.size(), 4u) << "what died is not over";
+}
+
+TEST_F(SessionFaults, TheNextVudadHearsThatItIsStuck) {
+    share();
+    host_.stuck_ = 45'000;
+    ASSERT_TRUE(wait_faults(1));
+    daemon_.drop_sessions();
+    ASSERT_TRUE(wait_faults(2));
+    EXPECT_EQ(daemon_.record().faults[1].kind(), v1::FAULT_KIND_STUCK);
+    EXPECT_EQ(daemon_.record().reports.back().state(), v1::SHARING_STATE_SHARING) << "that it shares comes first";
+    const std::string text = said();
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+}
+
+TEST_F(SessionFaults, AnOlderVudadIsNotToldThatSomebodyIsStuck) {
+    daemon_.script([](auto& script) { script.features = kFeatureShare | kFeatureFaults; });
+    share();
+    host_.stuck_ = 45'000;
+    const auto until = std::chrono::steady_clock::now() + 10s;
+    while (said().empty() && std::chrono::steady_clock::now() < until) ::usleep(1000);
+    EXPECT_THAT(said(), HasSubstr("45000 times a second"));
+    session_.ending();
+    EXPECT_EQ(daemon_.record().faults.size(), 0u);
+}
+
+// What is watched while something is shared is let go of then: the preload sees it at this look.
+TEST_F(SessionFaults, OneMoreLookWhenNothingIsSharedAnyLonger) {
+    share();
+    session_.detached({Code::kOk, "", ""});
+    const int before = host_.looks_;
+    const auto until = std::chrono::steady_clock::now() + 10s;
+    while (host_.looks_ == before && std::chrono::steady_clock::now() < until) ::usleep(1000);
+    EXPECT_GT(host_.looks_.load(), before);
+    ::usleep(150'000);
+    EXPECT_LE(host_.looks_.load(), before + 2);
 }
 
 TEST_F(SessionFaults, AnOldVudadHearsOfTheStateOnly) {

@@ -383,6 +383,20 @@ std::string encode_fault(uint64_t id, const std::string& name, uint32_t xid) {
     return pack(id, message);
 }
 
+std::string encode_stuck(uint64_t id, const std::string& name, uint32_t replays, uint32_t age_ms, bool over) {
+    const std::string text = over ? "" : std::to_string(replays) + " a second";
+    Vuda__V1__Fault fault = VUDA__V1__FAULT__INIT;
+    fault.kind = VUDA__V1__FAULT_KIND__FAULT_KIND_STUCK;
+    fault.text = borrow(text);
+    fault.age_ms = age_ms;
+    fault.name = borrow(name);
+    fault.over = over;
+    Vuda__V1__ClientMessage message = VUDA__V1__CLIENT_MESSAGE__INIT;
+    message.body_case = VUDA__V1__CLIENT_MESSAGE__BODY_FAULT;
+    message.fault = &fault;
+    return pack(id, message);
+}
+
 std::string encode_does_not_fit(uint64_t id, const std::string& name, const LargeKernel& kernel) {
     Vuda__V1__DoesNotFit said = VUDA__V1__DOES_NOT_FIT__INIT;
     said.name = borrow(name);

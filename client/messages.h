@@ -28,6 +28,7 @@ inline constexpr uint64_t kFeatureFaults = 64;
 inline constexpr uint64_t kFeatureLiveMirror = 4096;
 inline constexpr uint64_t kFeatureUnshare = 8192;
 inline constexpr uint64_t kFeatureSubcontexts = 16384;
+inline constexpr uint64_t kFeatureStuck = 32768;
 
 // vuda.v1.SharingState
 enum class SharingState : uint32_t {
@@ -120,6 +121,8 @@ std::string encode_partition_report(const partition::PartitionState& state);
 std::string encode_pong();
 // A TSG died. `xid` 0: the API said so and no notifier did.
 std::string encode_fault(uint64_t id, const std::string& name, uint32_t xid);
+// Nothing died, but the GPU repeats page faults, so many a second, for so long; `over`: no longer.
+std::string encode_stuck(uint64_t id, const std::string& name, uint32_t replays, uint32_t age_ms, bool over);
 // The program wishes to run unshared from its next context on.
 std::string encode_does_not_fit(uint64_t id, const std::string& name, const LargeKernel& kernel);
 std::string encode_set_mode(uint64_t id, partition::Mode mode);

@@ -25,6 +25,17 @@ TEST(Messages, FaultsGoOutAndNoticesComeIn) {
     EXPECT_EQ(dead.client().fault().xid(), 31u);
     EXPECT_EQ(dead.client().fault().name(), "game");
     EXPECT_EQ(parse(encode_fault(7, "game", 0)).client().fault().kind(), v1::FAULT_KIND_DEVICE_LOST);
+    const v1::Frame stuck = parse(encode_stuck(8, "game", 45'000, 120, false));
+    EXPECT_EQ(stuck.client().id(), 8u);
+    EXPECT_EQ(stuck.client().fault().kind(), v1::FAULT_KIND_STUCK);
+    EXPECT_EQ(stuck.client().fault().name(), "game");
+    EXPECT_EQ(stuck.client().fault().text(), "45000 a second");
+    EXPECT_EQ(stuck.client().fault().age_ms(), 120u);
+    EXPECT_EQ(stuck.client().fault().xid(), 0u);
+    EXPECT_FALSE(stuck.client().fault().over());
+    const v1::Frame over = parse(encode_stuck(9, "game", 45'000, 0, true));
+    EXPECT_EQ(over.client().fault().kind(), v1::FAULT_KIND_STUCK);
+    EXPECT_TRUE(over.client().fault().over());
 
     v1::Frame frame;
     v1::FaultNotice& notice = *frame.mutable_server()->mutable_fault_notice();

@@ -40,11 +40,6 @@ class MirrorHost : public SessionHost {
         const std::lock_guard lock(mutex_);
         if (error_) return *error_;
         MirrorChange change;
-        if (unmapped_meanwhile_ > 0) {
-            --unmapped_meanwhile_;
-            change.more = true;
-            return change;
-        }
         if (idle && to_do_ == 0 && rest_ > 0) {
             change.from = generation_;
             change.to = ++generation_;
@@ -77,7 +72,6 @@ class MirrorHost : public SessionHost {
 
     size_t to_do_ = 0;
     uint64_t rest_ = 0;
-    int unmapped_meanwhile_ = 0;
     uint64_t generation_ = 1;
     uint64_t next_ = 0;
     int valid_ = 0;
@@ -228,13 +222,6 @@ TEST_F(SessionMirrorTest, WhoIsLateIsNotSentWhatNobodyWaitsFor) {
     EXPECT_EQ(daemon_.record().mirrors.size(), 1u);
     EXPECT_LT(map(1), 9s);
     EXPECT_TRUE(daemon_.wait_for([](const auto& r) { return r.mirrors.size() > 10; })) << "it has caught up";
-}
-
-TEST_F(SessionMirrorTest, APartThatWasUnmappedMeanwhileIsNotTheEnd) {
-    own();
-    host_.with([](MirrorHost& host) { host.unmapped_meanwhile_ = 1; });
-    EXPECT_LT(map(1), 9s);
-    EXPECT_EQ(daemon_.record().mirrors.size(), 1u);
 }
 
 TEST_F(SessionMirrorTest, NobodyIsThereToFollow) {

@@ -101,12 +101,15 @@ void CallbackHost::register_failed(const Error& error) {
 SessionHost::Faults CallbackHost::look_for_faults() {
     Faults faults;
     if (callbacks_.look_for_faults == nullptr) return faults;
-    uint32_t xids[2] = {};
-    const uint32_t found = callbacks_.look_for_faults(callbacks_.context, xids);
+    vuda_private_faults raw{};
+    const uint32_t found = callbacks_.look_for_faults(callbacks_.context, &raw);
     faults.own = (found & VUDA_PRIVATE_OWN_TSG) != 0;
     faults.shared = (found & VUDA_PRIVATE_SHARED_TSG) != 0;
-    faults.own_xid = xids[0];
-    faults.shared_xid = xids[1];
+    faults.own_xid = raw.own_xid;
+    faults.shared_xid = raw.shared_xid;
+    faults.stuck = (found & VUDA_PRIVATE_STUCK) != 0;
+    faults.stuck_over = (found & VUDA_PRIVATE_STUCK_OVER) != 0;
+    faults.replays = raw.replays;
     return faults;
 }
 

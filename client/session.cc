@@ -434,7 +434,9 @@ void Session::step() {
         const std::lock_guard lock(mutex_);
         lost = std::exchange(device_lost_, false);
         asked = looks_asked_;
-        due = lost || asked > looks_done_ || (watches_locked() && Clock::now() >= next_look_);
+        const bool watches = watches_locked();
+        due = lost || asked > looks_done_ || (watches ? Clock::now() >= next_look_ : looks_);
+        looks_ = watches;
     }
     if (due) look(lost);
     bool connect = false;
@@ -531,7 +533,7 @@ void Session::connect_link() {
     hello = encode_hello(
         hello_id_,
         kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota | kFeatureSlo | kFeatureHeartbeat |
-            kFeatureFaults | kFeatureLiveMirror | kFeatureUnshare | kFeatureSubcontexts,
+            kFeatureFaults | kFeatureLiveMirror | kFeatureUnshare | kFeatureSubcontexts | kFeatureStuck,
         options_.client_version, options_.driver_version, options_.program, options_.executable, place);
     if (Status framed = output_.add(hello); !framed) drop_link(framed.error());
 }
@@ -775,6 +777,7 @@ void Session::greeted(const HelloReply& reply) {
         case SharingState::kUnspecified: state_ = SharingState::kIdle; break;
         default: break;
     }
+    if (stuck_since_) queue_stuck_locked(false);
 }
 
 void Session::take_page(const HelloReply& reply) {
@@ -941,6 +944,8 @@ void Session::look(bool device_lost) {
     const SessionHost::Faults faults = host_.look_for_faults();
     if (faults.shared) tsg_died(false, faults.shared_xid);
     if (faults.own || device_lost) tsg_died(true, faults.own_xid);
+    if (faults.stuck) stuck(faults.replays);
+    if (faults.stuck_over) stuck_over();
 }
 
 // One line, and vudad hears of it: who else is in that TSG, and what is to become of its name, it knows best.
@@ -967,6 +972,7 @@ void Session::tsg_died(bool own, uint32_t xid) {
         text = "the TSG" + (name.empty() ? "" : " '" + plain_text(name, kNameLimit) + "'") +
                " died: " + (xid != 0 ? rm::describe_xid(xid) : "the device was lost");
         state_ = SharingState::kFaulted;
+        stuck_since_.reset();
         reason_ = Error{Code::kFailedPrecondition, text, "docs/faults.md"};
         if ((features_ & kFeatureFaults) != 0 && !name.empty()) {
             if (link_ == Link::kUp) fault_id_ = next_id_locked();
@@ -989,6 +995,7 @@ void Session::told_of_fault(const FaultNotice& notice) {
         if (!news && state_ != SharingState::kFaulted) return;
         channels_ = 0;
         state_ = SharingState::kFaulted;
+        stuck_since_.reset();
         reason_ = Error{Code::kFailedPrecondition, notice.text, "docs/faults.md"};
         if (!news) return;
     }

@@ -41,12 +41,17 @@ class SessionHost {
     virtual void register_failed(const Error& error) = 0;
     // vudad took the registration. Called again for each next vudad.
     virtual void registered() {}
-    // Which TSGs were found dead since the last call, with the driver's number of the error. A few memory reads.
+    // Which TSGs were found dead since the last call, with the driver's number of the error; whether the GPU began, or
+    // ceased, to repeat page faults without end. A few memory reads. Called once more when nothing is shared any
+    // longer.
     struct Faults {
         bool own = false;     // the one that this process registered
         bool shared = false;  // the one that it attached to
         uint32_t own_xid = 0;
         uint32_t shared_xid = 0;
+        bool stuck = false;
+        bool stuck_over = false;
+        uint32_t replays = 0;  // a second
     };
     virtual Faults look_for_faults() { return {}; }
     // Owner: the set `held` and mirror_delta() are as good as an export.
@@ -204,6 +209,11 @@ class Session {
     void look_at_once(std::unique_lock<std::mutex>& lock);
     void look(bool device_lost);
     void tsg_died(bool own, uint32_t xid);
+    // ---- session_stuck.cc ----
+    void stuck(uint32_t replays);
+    void stuck_over();
+    std::optional<std::string> shared_tsg_locked() const;
+    void queue_stuck_locked(bool over);
     void send_mirrors();
     void mirrors_answered(uint64_t id, const Error* error, uint32_t late);
     void mirror(const MirrorUpdate& update);
@@ -272,6 +282,9 @@ class Session {
     MirrorProgress mirrors_;    // as owner
     Deadline mirrors_quiet_{};  // no mapping call came for a while; what is left may go
 
+    std::optional<Deadline> stuck_since_;  // the GPU repeats page faults
+    uint32_t stuck_replays_ = 0;           // a second
+
     uint64_t features_ = 0;  // that vudad offered on this link
     std::optional<partition::PartitionState> partition_;
     std::optional<partition::Mode> mode_;
@@ -292,6 +305,7 @@ class Session {
     Deadline greeting_ends_{};
     Deadline up_since_{};
     Deadline next_look_{};
+    bool looks_ = false;  // it shared when step() last ran: one more look, when it no longer does
 };
 
 }  // namespace vuda::client

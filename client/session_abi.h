@@ -73,6 +73,13 @@ struct vuda_private_wishes {
     uint8_t require;           // failure to share is an error (vudactl run --require)
 };
 
+// What look_for_faults found.
+struct vuda_private_faults {
+    uint32_t own_xid;     // number of the error (Xid) that the renderer's own TSG died of
+    uint32_t shared_xid;  // likewise, of the one that was attached to
+    uint32_t replays;     // page faults that the GPU repeats a second
+};
+
 // Called by libvuda from its session thread, never while a call from the preload is in progress on that thread.
 struct vuda_private_callbacks {
     void* context;
@@ -101,10 +108,10 @@ struct vuda_private_callbacks {
     // them; `ns`: how long that took. 0, or -1 with `error` filled. Only for classes that have SCG control methods.
     int (*host_methods)(void* context, const uint32_t* pairs, uint32_t count, uint64_t* ns,
                         struct vuda_private_error* error);
-    // Optional. Looks at the error notifiers of this process's channels in a shared TSG. Which TSGs were found dead
-    // since the last look, and the number of the error (Xid) of each: xids[0] the renderer's own, xids[1] the one that
-    // was attached to. Called every 50 ms while the process shares: a few memory reads.
-    uint32_t (*look_for_faults)(void* context, uint32_t xids[2]);
+    // Optional. Looks at the error notifiers of this process's channels in a shared TSG, and at how often the GPU
+    // repeats page faults. What was found since the last look. Called every 50 ms while the process shares, and once
+    // when it has ceased to: a few memory reads.
+    uint32_t (*look_for_faults)(void* context, struct vuda_private_faults* out);
     // Optional, for a process with a renderer that was exported. What changed in its control buffers since the last
     // export or the last call, at most VUDA_PRIVATE_MIRROR_PART of them new; both arrays are malloc'ed and the
     // caller's, as are the fds. 0, with empty arrays when nothing changed; or -1 with `error` filled. `idle` 0: what a
@@ -128,8 +135,10 @@ struct vuda_private_callbacks {
 };
 
 // Results of look_for_faults.
-#define VUDA_PRIVATE_OWN_TSG 1u
-#define VUDA_PRIVATE_SHARED_TSG 2u
+#define VUDA_PRIVATE_OWN_TSG 1u     // it died
+#define VUDA_PRIVATE_SHARED_TSG 2u  // likewise
+#define VUDA_PRIVATE_STUCK 4u       // the GPU repeats page faults without end, since the looks before
+#define VUDA_PRIVATE_STUCK_OVER 8u  // no longer
 
 // What libvuda looks up in the preload with dlsym(RTLD_DEFAULT, ...):
 //   uint32_t vuda_preload_abi_version(void)   its presence means that the preload is in this process, so vuda.h can do

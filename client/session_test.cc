@@ -163,7 +163,7 @@ TEST_F(SessionTest, RegistersWithItsIdentity) {
     EXPECT_EQ(record.hellos[0].executable(), "/opt/test");
     EXPECT_EQ(record.hellos[0].features(), kFeatureShare | kFeatureExportRefresh | kFeatureSharedPage | kFeatureQuota |
                                                kFeatureSlo | kFeatureHeartbeat | kFeatureFaults | kFeatureLiveMirror |
-                                               kFeatureUnshare | kFeatureSubcontexts);
+                                               kFeatureUnshare | kFeatureSubcontexts | kFeatureStuck);
     EXPECT_EQ(record.registers[0].name(), "game");
     EXPECT_EQ(record.registers[0].gpu_uuid().size(), 16u);
     ASSERT_TRUE(wait_for_state(SharingState::kRegistered));

@@ -27,8 +27,8 @@ int syslog_priority(spdlog::level::level_enum level) {
 spdlog::level::level_enum audit_level(const v1::Event& event) {
     const std::string& kind = event.kind();
     if (kind == "attach-failed" || kind == "faulted" || kind == "fault-reported" || kind == "quarantined" ||
-        kind == "unshared" || kind == "owner-silent" || kind == "mirror-late" || kind == "mirror-failed" ||
-        kind.ends_with("-refused"))
+        kind == "stuck" || kind == "unshared" || kind == "owner-silent" || kind == "mirror-late" ||
+        kind == "mirror-failed" || kind.ends_with("-refused"))
         return spdlog::level::warn;
     if (kind == "session-open" || kind == "session-close") return spdlog::level::debug;
     return spdlog::level::info;

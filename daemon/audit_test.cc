@@ -45,7 +45,7 @@ TEST(Audit, RefusalHasItsReasonAndIsAWarning) {
     EXPECT_THAT(audit_fields(refused), Contains("VUDA_REASON=uid 1000 may not split a TSG of uid 0"));
     EXPECT_THAT(audit_fields(refused), Not(Contains(StartsWith("VUDA_SESSION"))));
     EXPECT_EQ(audit_level(refused), spdlog::level::warn);
-    for (const char* kind : {"attach-failed", "faulted", "session-refused", "register-refused"})
+    for (const char* kind : {"attach-failed", "faulted", "stuck", "session-refused", "register-refused"})
         EXPECT_EQ(audit_level(event(kind)), spdlog::level::warn) << kind;
     EXPECT_EQ(audit_level(event("session-open")), spdlog::level::debug);
 }

@@ -591,6 +591,7 @@ void Registry::fill_status(v1::StatusReply& out) const {
         info.set_transport(session->transport == Transport::kFrames ? "frames" : "grpc");
         info.set_since_ms(age(session->since));
         fill_split(*session, info);
+        fill_stuck(*session, info);
     }
 }
 

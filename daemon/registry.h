@@ -228,6 +228,7 @@ class Registry {
     const Counters& counters() const { return counters_; }
     size_t session_count() const { return sessions_.size(); }
     size_t sessions_sharing() const;
+    size_t sessions_stuck() const;
     size_t name_count() const { return tsgs_.size(); }
     size_t handle_count() const;
     size_t waiting_count() const;
@@ -355,6 +356,10 @@ class Registry {
     void end_quarantines();
     void fill_fault(const NameFaults& entry, v1::FaultInfo& out) const;
     void faults_changed();
+
+    // registry_stuck.cc
+    Status take_stuck(Session& session, const v1::Fault& fault);
+    void fill_stuck(const Session& session, v1::SessionInfo& out) const;
 
     // registry_unfit.cc
     void on_does_not_fit(Session& session, uint64_t id, const v1::DoesNotFit& said);

@@ -400,6 +400,7 @@ void Registry::leave_tsg(Session& session) {
     if (found != tsgs_.end() && found->second->id == session.tsg) found->second->attached.erase(session.id);
     session.tsg = 0;
     session.attached_name.clear();
+    session.stuck.reset();
     caught_up(session);
     session.channels_moved = session.veid = session.control_buffers = session.attach_us = 0;
     session.claim.reset();

@@ -36,6 +36,7 @@ Registry::Sharer Registry::sharer_of(const Session& session, TimePoint since) co
     sharer.who = suspect_of(session.peer);
     sharer.pid = session.peer.pid();
     sharer.since = since;
+    sharer.own = session.stuck.has_value();
     return sharer;
 }
 
@@ -85,14 +86,16 @@ Status Registry::take_fault(Session& session, const v1::Fault& fault) {
     const TimePoint now = clock_();
     if (now - session.fault_window >= kReportWindow) {
         session.fault_window = now;
-        session.fault_reports = 0;
+        session.fault_reports = session.stuck_reports = 0;
     }
-    if (++session.fault_reports > kReports) {
+    const bool stuck = fault.kind() == v1::FAULT_KIND_STUCK;
+    if (++(stuck ? session.stuck_reports : session.fault_reports) > kReports) {
         return Error{Code::kResourceExhausted,
                      "more than " + std::to_string(kReports) + " reports of faults in " + time_text(kReportWindow), ""};
     }
-    if (fault.kind() != v1::FAULT_KIND_CHANNEL && fault.kind() != v1::FAULT_KIND_DEVICE_LOST)
-        return Error{Code::kInvalidArgument, "kind: unknown", "FAULT_KIND_CHANNEL or FAULT_KIND_DEVICE_LOST"};
+    if (fault.kind() != v1::FAULT_KIND_CHANNEL && fault.kind() != v1::FAULT_KIND_DEVICE_LOST && !stuck)
+        return Error{Code::kInvalidArgument, "kind: unknown",
+                     "FAULT_KIND_CHANNEL, FAULT_KIND_DEVICE_LOST or FAULT_KIND_STUCK"};
     if (fault.xid() > rm::kXidLimit)
         return Error{Code::kInvalidArgument, "xid: " + std::to_string(fault.xid()) + " is no error of a channel",
                      "0 to " + std::to_string(rm::kXidLimit)};
@@ -100,6 +103,7 @@ Status Registry::take_fault(Session& session, const v1::Fault& fault) {
         return Error{Code::kInvalidArgument, "xid: 45 says that a channel was stopped, which is no fault", ""};
     if (!fault.name().empty() && !valid_name(fault.name()))
         return Error{Code::kInvalidArgument, "name: '" + clean_text(fault.name(), 64) + "' is not a valid name", ""};
+    if (stuck) return take_stuck(session, fault);
 
     const std::string shared = !session.attached_name.empty() ? session.attached_name
                                : session.overdue              ? session.overdue->name
@@ -221,6 +225,7 @@ void Registry::tsg_died(Tsg& tsg, const v1::Fault& fault, Session& reporter) {
     // A grant that is reported late is one of the dead TSG.
     tsg.id = ++last_tsg_;
     owner.state = v1::SHARING_STATE_FAULTED;
+    owner.stuck.reset();
     owner.reason = error;
     refresh_split(tsg, nullptr);
 }

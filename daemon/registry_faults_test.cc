@@ -140,6 +140,16 @@ class FaultsTest : public ::testing::Test {
         EXPECT_NE(error.code(), 0u) << "no answer";
         return error;
     }
+    v1::Error stuck(Process& process, bool over = false, const std::string& name = "", uint32_t age_ms = 0) {
+        v1::ClientMessage message;
+        v1::Fault& said = *message.mutable_fault();
+        said.set_kind(v1::FAULT_KIND_STUCK);
+        said.set_name(name);
+        said.set_text("45000 a second\x1b");
+        said.set_age_ms(age_ms);
+        said.set_over(over);
+        return fault(process, message);
+    }
     void close(const Process& process) { registry_.close_session(process.id, {Code::kCancelled, "gone", ""}); }
     void pass(Milliseconds time) {
         now_ += time;
@@ -676,6 +686,123 @@ TEST_F(FaultsTest, AProgramThatSharesWithItselfIsNotHeldOff) {
     fault(owner);
     EXPECT_EQ(culprit(), "nobody");
     EXPECT_EQ(fault_info().quarantines_size(), 0);
+}
+
+TEST_F(FaultsTest, WhoIsStuckSharesOnAndIsShown) {
+    Process& owner = renderer(1);
+    Process& compute = sharer(owner, 2);
+    EXPECT_EQ(stuck(compute, false, "", 500).code(), 0u);
+    EXPECT_EQ(info(compute).state(), v1::SHARING_STATE_SHARING);
+    EXPECT_EQ(info(compute).stuck().text(), "45000 a second?");
+    EXPECT_EQ(info(compute).stuck().since_ms(), 500u);
+    EXPECT_FALSE(info(owner).has_stuck());
+    EXPECT_EQ(registry_.sessions_stuck(), 1u);
+    EXPECT_EQ(registry_.counters().faults, 0u);
+    EXPECT_FALSE(status().tsgs(0).has_fault()) << "nothing died";
+    EXPECT_FALSE(owner.got(v1::ServerMessage::kFaultNotice));
+    ASSERT_THAT(kinds(), Contains("stuck"));
+    EXPECT_EQ(events_.back().kind(), "stuck");
+    EXPECT_EQ(events_.back().name(), "game");
+    EXPECT_EQ(events_.back().peer().pid(), 2u);
+    EXPECT_EQ(events_.back().reason().code(), 0u);
+    EXPECT_THAT(events_.back().reason().text(),
+                HasSubstr("repeats page faults, as after a bad access; 45000 a second?"));
+    // It is in its place, and others come in meanwhile.
+    sharer(owner, 3, "/bin/other");
+    now_ += 1s;
+    EXPECT_EQ(info(compute).stuck().since_ms(), 2500u);
+    const size_t events = events_.size();
+    EXPECT_EQ(stuck(compute).code(), 0u);
+    EXPECT_EQ(events_.size(), events) << "said already, as after a restart of vudad";
+    EXPECT_EQ(info(compute).stuck().since_ms(), 2500u);
+
+    EXPECT_EQ(stuck(compute, true).code(), 0u);
+    EXPECT_EQ(events_.back().kind(), "stuck-over");
+    EXPECT_FALSE(info(compute).has_stuck());
+    EXPECT_EQ(registry_.sessions_stuck(), 0u);
+    EXPECT_EQ(stuck(compute, true).code(), 0u);
+    EXPECT_EQ(events_.size(), events + 1);
+}
+
+TEST_F(FaultsTest, WhoIsStuckIsTakenForTheCause) {
+    Process& owner = renderer(1);
+    Process& compute = sharer(owner, 2, "/bin/stuck");
+    sharer(owner, 3, "/bin/newer");
+    stuck(compute);
+    fault(owner, 31);
+    EXPECT_EQ(culprit(), "/bin/stuck");
+    EXPECT_EQ(registry_.sessions_stuck(), 0u) << "it died of it";
+    EXPECT_FALSE(info(compute).has_stuck());
+}
+
+TEST_F(FaultsTest, WhoWasStuckWhenItWasKilledIsTakenForTheCause) {
+    Process& owner = renderer(1);
+    Process& compute = sharer(owner, 2, "/bin/stuck");
+    sharer(owner, 3, "/bin/newer");
+    stuck(compute);
+    close(compute);
+    EXPECT_EQ(registry_.sessions_stuck(), 0u);
+    now_ += 50ms;
+    fault(owner, 31);
+    EXPECT_EQ(culprit(), "/bin/stuck");
+}
+
+TEST_F(FaultsTest, OfTwoThatAreStuckTheNewerOneAndNoneForWhomItIsOver) {
+    Process& owner = renderer(1);
+    Process& first = sharer(owner, 2, "/bin/first");
+    Process& second = sharer(owner, 3, "/bin/second");
+    Process& third = sharer(owner, 4, "/bin/third");
+    sharer(owner, 5, "/bin/newest");
+    // The counter is the machine's: everybody sees it.
+    for (Process* one : {&first, &second, &third}) stuck(*one);
+    stuck(third, true);
+    fault(owner, 31);
+    EXPECT_EQ(culprit(), "/bin/second");
+}
+
+TEST_F(FaultsTest, OnlyWhoSharesCanBeStuck) {
+    Process& owner = renderer(1);
+    Process& stranger = open(2);
+    EXPECT_EQ(stuck(stranger).code(), 9u);
+    EXPECT_EQ(stuck(stranger, false, "game").code(), 9u);
+    EXPECT_EQ(stuck(owner).code(), 9u) << "a renderer without CUDA";
+    EXPECT_THAT(kinds(), Contains("fault-refused"));
+    EXPECT_THAT(kinds(), Not(Contains("stuck")));
+    Process& compute = sharer(owner, 3);
+    EXPECT_EQ(stuck(compute, false, "other").code(), 9u);
+    v1::ClientMessage message;
+    message.mutable_fault()->set_kind(v1::FAULT_KIND_STUCK);
+    message.mutable_fault()->set_xid(31);
+    EXPECT_EQ(fault(compute, message).code(), 3u);
+    EXPECT_EQ(registry_.sessions_stuck(), 0u);
+    // CUDA in the renderer's own process.
+    v1::ClientMessage report;
+    report.mutable_state_report()->set_state(v1::SHARING_STATE_SHARING);
+    say(owner, report);
+    EXPECT_EQ(stuck(owner).code(), 0u);
+    EXPECT_TRUE(info(owner).has_stuck());
+    fault(owner, 31);
+    EXPECT_FALSE(info(owner).has_stuck());
+}
+
+TEST_F(FaultsTest, WhoLeavesIsStuckNoLonger) {
+    Process& owner = renderer(1);
+    Process& compute = sharer(owner, 2);
+    stuck(compute);
+    v1::ClientMessage message;
+    message.mutable_detach_notice();
+    say(compute, message);
+    EXPECT_FALSE(info(compute).has_stuck());
+    EXPECT_EQ(stuck(compute).code(), 9u);
+}
+
+TEST_F(FaultsTest, WhoIsStuckAgainAndAgainCanStillSayThatItsTsgDied) {
+    Process& owner = renderer(1);
+    Process& compute = sharer(owner, 2);
+    int taken = 0;
+    for (int i = 0; i < 20; ++i) taken += stuck(compute, i % 2 == 1).code() == 0 ? 1 : 0;
+    EXPECT_EQ(taken, 8);
+    EXPECT_EQ(fault(compute).code(), 0u);
 }
 
 TEST_F(FaultsTest, ASwitchedOffBackOffHoldsNobody) {

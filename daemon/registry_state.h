@@ -75,7 +75,14 @@ struct Registry::Session {
 
     // Its TSG died, and this is what it was called. Until it shares or owns one again.
     std::string dead_name;
+    // It shares, and says that the GPU repeats page faults. Until it leaves.
+    struct Stuck {
+        TimePoint since;
+        std::string text;
+    };
+    std::optional<Stuck> stuck;
     uint32_t fault_reports = 0;  // within the window
+    uint32_t stuck_reports = 0;  // likewise: one that is stuck again and again can still say that its TSG died
     TimePoint fault_window;
 
     // The split, as far as this process can follow it.
@@ -160,7 +167,7 @@ struct Registry::Sharer {
     pid_t pid = 0;
     TimePoint since;   // it joined, or changed what it has there
     TimePoint left;    // or time zero: is in it
-    bool own = false;  // says that it did it
+    bool own = false;  // says that it did it, or is stuck
 };
 
 struct Registry::Ended {

@@ -36,7 +36,8 @@ constexpr uint32_t kTunerLines = 100;
 constexpr uint32_t kSplitLines = 4;
 constexpr uint64_t kFeatures = v1::FEATURE_SHARE | v1::FEATURE_EXPORT_REFRESH | v1::FEATURE_SHARED_PAGE |
                                v1::FEATURE_QUOTA | v1::FEATURE_SLO | v1::FEATURE_HEARTBEAT | v1::FEATURE_FAULTS |
-                               v1::FEATURE_LIVE_MIRROR | v1::FEATURE_UNSHARE | v1::FEATURE_SUBCONTEXTS;
+                               v1::FEATURE_LIVE_MIRROR | v1::FEATURE_UNSHARE | v1::FEATURE_SUBCONTEXTS |
+                               v1::FEATURE_STUCK;
 
 // The group is looked up once a start and reload: a look-up may ask the network.
 Settings with_admins(Settings settings) {
@@ -282,6 +283,8 @@ struct Server::Impl {
                                               [](const auto& entry) { return entry.second.dead; })));
         one("vuda_quarantined", kGauge, "Programs that are held off from a name.",
             static_cast<double>(faults.holds_in_force(std::chrono::steady_clock::now())));
+        one("vuda_stuck", kGauge, "Programs that share and whose GPU repeats page faults, as after a bad access.",
+            static_cast<double>(registry->sessions_stuck()));
         one("vuda_unshared", kGauge, "Programs that run unshared for a while, because a kernel was too large to share.",
             static_cast<double>(faults.unfit_in_force(std::chrono::steady_clock::now())));
         one("vuda_tokens_refused_total", kCounter, "Transfers with a token that was wrong, used, or another's.",
@@ -314,9 +317,9 @@ struct Server::Impl {
         // What an ordinary client can cause as often as it likes must not fill the journal.
         const std::string& kind = event.kind();
         const bool repeated = kind == "access" || kind == "attach-failed" || kind.starts_with("fault") ||
-                              kind == "quarantined" || kind == "unshared" || kind == "recovered" ||
-                              kind == "partition" || kind.starts_with("tuner-") || kind.starts_with("owner-") ||
-                              kind.ends_with("-refused");
+                              kind.starts_with("stuck") || kind == "quarantined" || kind == "unshared" ||
+                              kind == "recovered" || kind == "partition" || kind.starts_with("tuner-") ||
+                              kind.starts_with("owner-") || kind.ends_with("-refused");
         if (!repeated) {
             audit(event);
         } else if (const auto held = (kind == "partition"          ? split_log_limit

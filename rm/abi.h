@@ -76,6 +76,9 @@ inline constexpr unsigned long kFree = 34;
 inline constexpr unsigned long kRegisterGpu = 37;
 inline constexpr unsigned long kUnregisterGpu = 38;
 inline constexpr unsigned long kPageableMemAccess = 39;
+// Of /dev/nvidia-uvm-tools.
+inline constexpr unsigned long kToolsInitEventTracker = 56;
+inline constexpr unsigned long kToolsEventQueueEnableEvents = 58;
 inline constexpr unsigned long kMapDynamicParallelismRegion = 65;
 inline constexpr unsigned long kUnmapExternal = 66;
 inline constexpr unsigned long kAllocSemaphorePool = 68;
@@ -1173,6 +1176,41 @@ struct UvmMmInitializeArgs {
     uint32_t rmStatus;
 };
 static_assert(sizeof(UvmMmInitializeArgs) == 8);
+
+// UVM_INIT_FLAGS_MULTI_PROCESS_SHARING_MODE (uvm_types.h): the file belongs to no process's memory.
+inline constexpr uint64_t kUvmInitMultiProcess = 2;
+
+// Of /dev/nvidia-uvm-tools; uvm_ioctl.h and uvm_types.h, the same in 580.95.05 and 595.45.04.
+struct UvmToolsInitEventTrackerArgs {
+    uint64_t queueBuffer;      // page-aligned, as is controlBuffer
+    uint64_t queueBufferSize;  // events: a power of two, at least 2; one place stays empty
+    uint64_t controlBuffer;    // a UvmToolsEventControl
+    UuidBytes processor;       // for counters only, as is allProcessors
+    uint32_t allProcessors;
+    uint32_t uvmFd;  // an initialised /dev/nvidia-uvm
+    uint32_t rmStatus;
+    uint32_t pad0;
+};
+static_assert(sizeof(UvmToolsInitEventTrackerArgs) == 56 && offsetof(UvmToolsInitEventTrackerArgs, uvmFd) == 44);
+
+struct UvmToolsEnableEventsArgs {  // UVM_TOOLS_EVENT_QUEUE_ENABLE_EVENTS_PARAMS
+    uint64_t eventTypeFlags;       // bit N: events of type N
+    uint32_t rmStatus;
+    uint32_t pad0;
+};
+static_assert(sizeof(UvmToolsEnableEventsArgs) == 16);
+
+inline constexpr uint32_t kUvmEventTypes = 64;
+inline constexpr uint32_t kUvmEventGpuFaultReplay = 4;  // UvmEventTypeGpuFaultReplay
+
+struct UvmToolsEventControl {  // UvmToolsEventControlData: the kernel writes, the program's get* say what it has read
+    uint32_t getAhead;
+    uint32_t getBehind;
+    uint32_t putAhead;
+    uint32_t putBehind;
+    uint64_t dropped[kUvmEventTypes];  // by type: came when the queue was full
+};
+static_assert(sizeof(UvmToolsEventControl) == 528);
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Error notifier in memory shared with the GPU (hObjectError names it)

@@ -26,6 +26,7 @@ inline shim::FileRole role_of(FileKind kind) {
         case FileKind::kControl: return shim::FileRole::kControl;
         case FileKind::kGpu: return shim::FileRole::kGpu;
         case FileKind::kUvm: return shim::FileRole::kUvm;
+        case FileKind::kUvmTools: break;  // not followed
     }
     return shim::FileRole::kOther;
 }

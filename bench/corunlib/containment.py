@@ -22,6 +22,8 @@ _SECONDS = 60  # for anything that happens sooner or later
 _SETTLE = 0.3  # both work side by side
 _LIMIT_BYTES = 65536  # of shared memory a block: over the limit of every chip
 _A_DAY = 86400
+# So long a bad access may go untold, where the GPU repeats it instead of ending the TSG.
+_STUCK_SECONDS = 3
 # Of a fault, as `vudactl watch` tells it.
 _STORY = ("faulted", "quarantined", "unquarantined")
 
@@ -153,9 +155,12 @@ class SimulatedPrograms:
         return [*self._compute, "--seconds", str(_A_DAY), "--keep-lost", "--ready-file", files["ready"]]
 
     def fault(self, files, pid):
+        return self._plant(f"stuck@{pid}")
+
+    def _plant(self, what):
         socket = self._stack.status()["daemon"]["sim_socket"]
         planted = time.monotonic()
-        subprocess.run([self._stack.program("vuda-simctl"), "--socket", socket, "fault", f"31@{pid}"], check=True, timeout=30)
+        subprocess.run([self._stack.program("vuda-simctl"), "--socket", socket, "fault", what], check=True, timeout=30)
         return planted
 
     def end(self, program, files, guard):
@@ -362,15 +367,23 @@ class Containment:
         self._wait(lambda: watch.lines() or not watch.alive(), 5)
         culprit, files = self._culprit()
         pid = (self._sharing() or [0])[0]
-        planted = self.programs.fault(files, pid)
         seen = len(self.runner.xids.seen)
         xid_at = []
+        begin = time.monotonic()
+        planted = self.programs.fault(files, pid)
 
         def event(kind):
             if not xid_at and len(self.runner.xids.poll()) > seen:
                 xid_at.append(time.monotonic())
             return next((one for one in _events(watch) if one["kind"] == kind), None)
 
+        self._wait(lambda: event("stuck") or event("faulted"), _STUCK_SECONDS)
+        killed = not event("faulted")
+        if killed:
+            # Nothing died: it is to be told that the GPU repeats the access, and the renderer draws on until the program ends.
+            self._stuck(case, event("stuck"), begin, renderer, culprit)
+            planted = time.monotonic() if planted else None
+            os.kill(pid, signal.SIGKILL)
         faulted = self._wait(lambda: event("faulted"))
         case.check("noticed", faulted, "no event 'faulted'")
         # It may have been faster than the kernel's log.
@@ -379,7 +392,7 @@ class Containment:
         case.check("renderer_sees_device_lost", (answer or {}).get("device_lost"), f"ended with {status}: {renderer.errors()}")
         before = answer or {}
         case.check("frames_right_before", before.get("checksum_errors", 0) == 0, before.get("checksum_errors"))
-        launched, failed, _ = self.programs.end(culprit, files, self._guard)
+        launched, failed = (None, None) if killed else self.programs.end(culprit, files, self._guard)[:2]
         if faulted:
             at = faulted["monotonic_us"] / 1000
             notices = [failed / 1000] if failed else []
@@ -390,7 +403,8 @@ class Containment:
             if launched:
                 case.figure("launch_to_event_ms", at - launched / 1000)
                 case.figure("launch_to_error_ms", (failed - launched) / 1000)
-        case.check("culprit_was_told", any("died" in line for line in culprit.said("vuda: ").split(" / ")), culprit.errors())
+        told = "wait for ever" if killed else "died"
+        case.check("culprit_was_told", any(told in line for line in culprit.said("vuda: ").split(" / ")), culprit.errors())
         self._wait(lambda: self._known().get("state") == "quarantined", 10)
         known = self._known()
         case.check("quarantined", known.get("state") == "quarantined", known)
@@ -405,6 +419,15 @@ class Containment:
         self._recover(case)
         kinds = [one["kind"] for one in _events(watch) if one["kind"] in _STORY]
         case.check("events_tell_it", list(dict.fromkeys(kinds)) == list(_STORY), kinds)
+
+    def _stuck(self, case, told, begin, renderer, culprit):
+        case.check("stuck_is_told", told, f"no event 'stuck' within {_STUCK_SECONDS} s")
+        if told:
+            case.figure("stuck_ms", told["monotonic_us"] / 1000 - 1000 * begin)
+        shown = [session for session in self.stack.status().get("sessions", ()) if session.get("stuck")]
+        case.check("status_says_stuck", len(shown) == 1 and shown[0].get("state") == "sharing", shown)
+        case.check("no_fault_while_stuck", not self._known(), self._known())
+        case.check("renderer_lives_while_stuck", renderer.alive() and culprit.alive(), renderer.errors())
 
     def _budget(self):
         # On the simulated GPU it is the machine's time that is measured.

@@ -38,8 +38,9 @@ class OnTheSimulatedGpu(unittest.TestCase):
         self.assertEqual(list(rows), list(containment.CASES))
         fault = {name: value["median"] for name, value in rows["illegal-address"]["metrics"].items()}
         self.assertEqual((fault["xid"], rows["illegal-address"]["xids"]), (31, 1))
-        for check in ("noticed", "renderer_sees_device_lost", "quarantined", "culprit_is_held_off", "another_shares", "culprit_shares_again", "events_tell_it"):
+        for check in ("noticed", "renderer_sees_device_lost", "quarantined", "culprit_is_held_off", "another_shares", "culprit_shares_again", "events_tell_it", "stuck_is_told", "status_says_stuck", "renderer_lives_while_stuck", "culprit_was_told"):
             self.assertEqual(fault[check], 1, check)
+        self.assertGreater(fault["stuck_ms"], 400, "half a second of looks")
         self.assertEqual(rows["unshare"]["metrics"]["refused_in_one_line"]["median"], 1)
 
     def test_a_kernel_that_is_not_refused(self):
@@ -48,6 +49,13 @@ class OnTheSimulatedGpu(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("problem: unshare: refused_701", out)
         self.assertIn("refused_701", rows["unshare"]["note"])
+
+    def test_a_gpu_that_ends_the_tsg_at_once(self):
+        with mock.patch.object(containment.SimulatedPrograms, "fault", lambda self, files, pid: self._plant(f"31@{pid}")):
+            status, rows, out = self.run_cases("--cases", "illegal-address")
+        self.assertEqual(status, 0, out)
+        self.assertNotIn("stuck_ms", rows["illegal-address"]["metrics"])
+        self.assertEqual(rows["illegal-address"]["metrics"]["culprit_was_told"]["median"], 1)
 
     def test_the_wrong_culprit_and_a_late_notice(self):
         with mock.patch.object(containment.SimulatedPrograms, "culprit_name", "somebody"), mock.patch.object(containment.Containment, "_budget", lambda self: 0):

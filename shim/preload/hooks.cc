@@ -50,6 +50,7 @@ void child_of_fork() {
     g_making.store(false);
     t_inside = false;
     g_marks.clear();
+    if (parents != nullptr) parents->after_fork_in_child();
     if (parents != nullptr && parents->session().loaded()) parents->session().after_fork_in_child();
 }
 

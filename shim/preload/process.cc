@@ -128,7 +128,8 @@ class UserCall : public Forwarder {
     }
 };
 
-Process::Process(const Settings& settings, FdMarks* marks) : settings_(settings), marks_(marks), files_(marks) {
+Process::Process(const Settings& settings, FdMarks* marks)
+    : settings_(settings), marks_(marks), files_(marks), replay_watch_(marks) {
     wishes_ = settings.wishes;
     read_driver();
     uvm_major_ = find_uvm_major();
@@ -388,8 +389,8 @@ void Process::start_session() {
     callbacks.others_subcontexts = [](void* context, uint64_t taken, uint64_t stale) {
         static_cast<Process*>(context)->others_subcontexts(taken, stale);
     };
-    callbacks.look_for_faults = [](void* context, uint32_t xids[2]) {
-        return static_cast<Process*>(context)->look_for_faults(xids);
+    callbacks.look_for_faults = [](void* context, vuda_private_faults* out) {
+        return static_cast<Process*>(context)->look_for_faults(out);
     };
     callbacks.turn_slice = [](void* context, uint32_t us) { return static_cast<Process*>(context)->turn_slice(us); };
     callbacks.unshared_contexts = [](void*, int on) { t_unshared = on != 0; };
@@ -743,13 +744,16 @@ int Process::export_host(uint64_t held, vuda_private_handles* out, vuda_private_
     }
 }
 
-uint32_t Process::look_for_faults(uint32_t xids[2]) {
+uint32_t Process::look_for_faults(vuda_private_faults* out) {
+    *out = {};
     if (fault_watch_ == nullptr) return 0;
     try {
         std::vector<Notifier> notifiers;
+        bool shares = false;
         {
             const std::lock_guard lock(mutex_);
             notifiers = redirector_->notifiers();
+            shares = redirector_->sharing_subdevice().client != 0;
         }
         if (fault_watch_->differs(notifiers)) {
             const std::lock_guard busy(files_busy_);
@@ -760,9 +764,14 @@ uint32_t Process::look_for_faults(uint32_t xids[2]) {
             const std::lock_guard lock(mutex_);
             redirector_->host_died(found.host_tsg);
         }
-        xids[0] = found.host_xid;
-        xids[1] = found.shared_xid;
-        return (found.host ? VUDA_PRIVATE_OWN_TSG : 0u) | (found.shared ? VUDA_PRIVATE_SHARED_TSG : 0u);
+        if (found.host || found.shared) replay_watch_.give_up();
+        const ReplayRule::Change change = replay_watch_.look(shares, monotonic_ns());
+        out->own_xid = found.host_xid;
+        out->shared_xid = found.shared_xid;
+        out->replays = replay_watch_.rate();
+        return (found.host ? VUDA_PRIVATE_OWN_TSG : 0u) | (found.shared ? VUDA_PRIVATE_SHARED_TSG : 0u) |
+               (change == ReplayRule::Change::kStuck ? VUDA_PRIVATE_STUCK : 0u) |
+               (change == ReplayRule::Change::kOver ? VUDA_PRIVATE_STUCK_OVER : 0u);
     } catch (...) {  // out of memory: the next look is soon
         return 0;
     }

@@ -32,6 +32,7 @@
 #include "shim/preload/host_channel.h"
 #include "shim/preload/late_session.h"
 #include "shim/preload/redirector.h"
+#include "shim/preload/replay_watch.h"
 #include "shim/preload/rm_calls.h"
 #include "shim/preload/settings.h"
 
@@ -62,6 +63,8 @@ class Process : public RedirectorAccess, public Attacher {
     }
     void device_created();
     void wishes_changed();
+    // In a child of fork, of the parent's state: closes what was inherited. Takes no lock.
+    void after_fork_in_child() { replay_watch_.after_fork_in_child(); }
     LateSession& session() { return session_; }
     // A context of this process ran, or runs, outside of the TSG that it was to share. Any thread.
     bool unshared() const { return unshared_.load(std::memory_order_acquire); }
@@ -100,7 +103,7 @@ class Process : public RedirectorAccess, public Attacher {
     Host host() const;  // without its buffers
     int host_methods(const uint32_t* pairs, uint32_t count, uint64_t* ns, vuda_private_error* error);
     int export_host(uint64_t held, vuda_private_handles* out, vuda_private_error* error);
-    uint32_t look_for_faults(uint32_t xids[2]);
+    uint32_t look_for_faults(vuda_private_faults* out);
     uint32_t subdevice_control(uint32_t command, void* params, uint32_t size);
     // Takes out of `host` what is gone by now.
     Result<std::vector<vuda_private_handle>> export_all(Host& host);
@@ -126,6 +129,7 @@ class Process : public RedirectorAccess, public Attacher {
     std::unique_ptr<RmCalls> calls_;             // null: the driver is not supported, everything passes through
     std::unique_ptr<HostChannel> host_channel_;  // null as calls_
     std::unique_ptr<FaultWatch> fault_watch_;    // null as calls_; libvuda's session thread only
+    ReplayWatch replay_watch_;                   // likewise
     LateSession session_;
 
     std::mutex slicing_;

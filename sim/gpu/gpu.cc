@@ -199,12 +199,19 @@ void Gpu::stopped(Channel& channel) {
     notify(channel, rm::kXidStopped);
 }
 
-bool Gpu::fault_of(pid_t pid, uint32_t xid) {
+std::vector<Channel*> Gpu::graphics_channels(pid_t pid) const {
     std::vector<Channel*> its;
     for (const auto& [id, channel] : channels_) {
         if (channel->owner_pid == pid && channel->tsg != nullptr && channel->tsg->engine == rm::kEngineGr0)
             its.push_back(channel);
     }
+    return its;
+}
+
+bool Gpu::has_graphics_channel(pid_t pid) const { return !graphics_channels(pid).empty(); }
+
+bool Gpu::fault_of(pid_t pid, uint32_t xid) {
+    const std::vector<Channel*> its = graphics_channels(pid);
     for (Channel* channel : its) kill(*channel->tsg, channel, xid, "planted");
     return !its.empty();
 }

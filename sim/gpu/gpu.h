@@ -65,6 +65,7 @@ class Gpu {
     // A fault without a cause in any work: ends the graphics-engine TSGs in which the process has a channel. False: it
     // has none.
     bool fault_of(pid_t pid, uint32_t xid);
+    bool has_graphics_channel(pid_t pid) const;
 
     // New GPFIFO entries of the channel. Ignored for channels that cannot run.
     void fetch(Channel& channel);
@@ -88,6 +89,7 @@ class Gpu {
 
  private:
     void notify(const Channel& channel, uint32_t xid);
+    std::vector<Channel*> graphics_channels(pid_t pid) const;
     struct Release {
         uint64_t address = 0;
         uint64_t payload = 0;

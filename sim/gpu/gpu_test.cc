@@ -118,6 +118,79 @@ TEST_F(SimGpu, APlantedFaultEndsTheGroupsOfThatProcess) {
     EXPECT_NE(rm->log().lines().back().find("pid=11"), std::string::npos) << rm->log().lines().back();
 }
 
+// As an H200 does after a bad access of a program that shares (docs/faults.md).
+TEST_F(SimGpu, AStuckProcessIsCountedAndItsEndIsTheFault) {
+    const FileId uvm = process.open(FileKind::kUvm);
+    const FileId tools = process.open(FileKind::kUvmTools);
+    rm::UvmToolsInitEventTrackerArgs track{};
+    track.queueBuffer = 0x7000'1000;
+    track.controlBuffer = 0x7000'0000;
+    track.queueBufferSize = 2;
+    track.uvmFd = static_cast<uint32_t>(tools);
+    const auto init = [&] { return process.uvm(tools, rm::uvm::kToolsInitEventTracker, track); };
+    rm::UvmToolsEnableEventsArgs enable{uint64_t{1} << rm::kUvmEventGpuFaultReplay, 0, 0};
+    const auto subscribe = [&] { return process.uvm(tools, rm::uvm::kToolsEventQueueEnableEvents, enable); };
+    EXPECT_EQ(init(), rm::nv::kInsufficientPermissions) << "not a UVM file";
+    track.uvmFd = static_cast<uint32_t>(uvm);
+    EXPECT_EQ(init(), rm::nv::kIllegalAction) << "not initialised";
+    rm::UvmInitializeArgs initialize{rm::kUvmInitMultiProcess, 0, 0};
+    EXPECT_EQ(process.uvm(uvm, rm::uvm::kInitialize, initialize), rm::nv::kOk);
+    for (const uint64_t places : {0, 1, 3}) {
+        track.queueBufferSize = places;
+        EXPECT_EQ(init(), rm::nv::kInvalidArgument) << places;
+    }
+    track.queueBufferSize = 2;
+    track.controlBuffer += 8;
+    EXPECT_EQ(init(), rm::nv::kInvalidAddress);
+    track.controlBuffer -= 8;
+    EXPECT_EQ(subscribe(), rm::nv::kInvalidArgument) << "no queue yet";
+    EXPECT_EQ(init(), rm::nv::kOk);
+    EXPECT_EQ(init(), rm::nv::kInvalidArgument) << "there is one";
+    const MapOutcome page = rm->map(tools, 4096);
+    ASSERT_EQ(page.error, 0);
+    const auto control = [&] {
+        rm::UvmToolsEventControl now{};
+        EXPECT_TRUE(page.memory->read(0, &now, sizeof now));
+        return now;
+    };
+    rm->count_replays(10);
+    EXPECT_EQ(control().putBehind, 0u) << "nobody asked for these events";
+    EXPECT_EQ(subscribe(), rm::nv::kOk);
+    rm->count_replays(10);
+    EXPECT_EQ(control().putBehind, 1u) << "one place stays free";
+    EXPECT_EQ(control().putAhead, 1u);
+    EXPECT_EQ(control().dropped[rm::kUvmEventGpuFaultReplay], 9u);
+    rm->count_replays(5);
+    EXPECT_EQ(control().putBehind, 1u);
+    EXPECT_EQ(control().dropped[rm::kUvmEventGpuFaultReplay], 14u);
+
+    RendererRig bystander(process);
+    uint32_t code = 0;
+    {
+        TestProcess other(*rm, 11);
+        EXPECT_FALSE(rm->set_stuck(11, true)) << "it has no channel";
+        RendererRig culprit(other);
+        EXPECT_FALSE(rm->set_stuck(11, false)) << "it is not stuck";
+        EXPECT_TRUE(rm->set_stuck(11, true));
+        EXPECT_TRUE(rm->any_stuck());
+        EXPECT_FALSE(notified(culprit.notifier, &code)) << "nothing died";
+        other.close(other.open(FileKind::kUvmTools));
+        EXPECT_TRUE(rm->any_stuck()) << "a file without channels is not its end";
+    }
+    EXPECT_FALSE(rm->any_stuck());
+    ASSERT_FALSE(rm->log().lines().empty());
+    EXPECT_NE(rm->log().lines().back().find("31, pid=11"), std::string::npos) << rm->log().lines().back();
+    EXPECT_FALSE(notified(bystander.notifier)) << "another TSG";
+    const size_t xids = rm->log().xids();
+    {
+        TestProcess other(*rm, 12);
+        RendererRig freed(other);
+        EXPECT_TRUE(rm->set_stuck(12, true));
+        EXPECT_TRUE(rm->set_stuck(12, false));
+    }
+    EXPECT_EQ(rm->log().xids(), xids) << "it passed";
+}
+
 TEST_F(SimGpu, UnmappedAddressesAreMmuFaults) {
     RendererRig renderer(process);
     renderer.queue.method(0, work::kSemAddressLow, 0x77770000)

@@ -240,11 +240,11 @@ int open_device(const SimFile& device, int flags, int* fd) {
     return 0;
 }
 
-int call_ioctl(const SimFile& file, unsigned long request, void* argument) {
+static int run_ioctl(const SimFile& file, unsigned long request, void* argument) {
     Call call;
     if (!call.ready()) return EIO;
     const protocol::Ioctl start = {head(Type::kIoctl), file.id, request, reinterpret_cast<uint64_t>(argument)};
-    const bool sized = rm::ioctl_type(request) == rm::kRmIoctlType && file.kind != 2;
+    const bool sized = rm::ioctl_type(request) == rm::kRmIoctlType && file.kind < 2;
     const size_t length = sized ? rm::ioctl_size(request) : 0;
     unsigned char inline_argument[1 << 14];  // the size field has 14 bits
     if (length != 0 && !copy_from(start.address, inline_argument, length)) return EFAULT;
@@ -270,6 +270,25 @@ int call_ioctl(const SimFile& file, unsigned long request, void* argument) {
             return EIO;
         }
     }
+}
+
+// The real driver goes on writing into the program's control page. Here the page becomes memory of the server's.
+static void share_control_page(const SimFile& file, const void* argument) {
+    rm::UvmToolsInitEventTrackerArgs args;
+    constexpr size_t kPage = 4096;
+    int memory = -1;
+    off_t offset = 0;
+    if (!copy_from(reinterpret_cast<uint64_t>(argument), &args, sizeof args) || args.rmStatus != 0 ||
+        call_map(file, kPage, &memory, &offset) != 0)
+        return;
+    syscall(SYS_mmap, args.controlBuffer, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory, offset);
+    syscall(SYS_close, memory);
+}
+
+int call_ioctl(const SimFile& file, unsigned long request, void* argument) {
+    const int error = run_ioctl(file, request, argument);
+    if (error == 0 && file.kind == 3 && request == rm::uvm::kToolsInitEventTracker) share_control_page(file, argument);
+    return error;
 }
 
 int call_map(const SimFile& file, size_t length, int* fd, off_t* offset) {

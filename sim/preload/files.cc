@@ -24,6 +24,10 @@ Path classify(const char* path, SimFile* device) {
         device->kind = 2;
         return Path::kDevice;
     }
+    if (strcmp(rest, "-uvm-tools") == 0) {
+        device->kind = 3;
+        return Path::kDevice;
+    }
     int minor = 0;
     size_t digits = 0;
     for (; rest[digits] >= '0' && rest[digits] <= '9' && digits < 3; digits++)
@@ -49,7 +53,7 @@ dev_t device_number(const SimFile& file) {
     switch (file.kind) {
         case 0: return makedev(195, 255);
         case 1: return makedev(195, static_cast<unsigned>(file.minor));
-        default: return makedev(511, 0);
+        default: return makedev(511, file.kind == 3 ? 1 : 0);
     }
 }
 

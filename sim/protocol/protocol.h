@@ -41,7 +41,7 @@ struct Header {
 
 struct Open {
     Header header;
-    uint32_t kind;  // 0 nvidiactl, 1 nvidiaN, 2 nvidia-uvm
+    uint32_t kind;  // 0 nvidiactl, 1 nvidiaN, 2 nvidia-uvm, 3 nvidia-uvm-tools
     int32_t minor;
 };
 
@@ -118,7 +118,8 @@ enum class What : uint32_t {
     kFixRule,
     kInject,  // text: see ResourceManager::inject
     kStatus,  // "virtual_ns=... xids=... wedged=..."
-    kFault,   // text: "XID@PID": ends every graphics-engine TSG that the process has a channel in
+    kFault,   // text: "XID@PID": ends every graphics-engine TSG that the process has a channel in; "stuck@PID",
+              // "free@PID": ResourceManager::set_stuck
 };
 
 struct Query {  // followed by text
@@ -164,7 +165,7 @@ inline bool parse_file_name(const char* name, size_t length, FileName* out) {
             at++;
         }
     }
-    if (at != length || fields[1] > 2) return false;
+    if (at != length || fields[1] > 3) return false;
     out->kind = static_cast<uint32_t>(fields[1]);
     out->minor = static_cast<int32_t>(fields[2]);
     out->id = fields[3];

@@ -96,6 +96,10 @@ class RmCall {
     uint32_t uvm_map(Bytes argument);
     int gpu_by_uuid(const uint8_t* uuid) const;
 
+    // uvm_tools.cc
+    Outcome run_uvm_tools(Bytes argument);
+    uint32_t init_event_tracker(const rm::UvmToolsInitEventTrackerArgs& args);
+
  public:
     static void uvm_close(ResourceManager& rm, UvmSpace& space);
     static void uvm_forget_channel(ResourceManager& rm, UvmChannel& registration);

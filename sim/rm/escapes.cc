@@ -22,6 +22,7 @@ Outcome with(std::span<uint8_t> argument, Body body) {
 
 Outcome RmCall::run() {
     if (file_.kind == FileKind::kUvm) return run_uvm(request_.argument);
+    if (file_.kind == FileKind::kUvmTools) return run_uvm_tools(request_.argument);
     if (rm::ioctl_type(request_.number) != rm::kRmIoctlType) return {ENOTTY};
     const auto call = resolve_call(request_);
     if (!call) return {EINVAL};

@@ -214,7 +214,8 @@ uint32_t RmCall::map_memory(rm::MapMemoryArgs& args) {
     const auto target = request_.file_of(args.fd);
     const auto it = target ? rm_.files_.find(*target) : rm_.files_.end();
     // The file to mmap carries the mapping; one that is no NVIDIA file, or UVM's, cannot.
-    if (it == rm_.files_.end() || it->second.kind == FileKind::kUvm) return rm::nv::kInvalidArgument;
+    if (it == rm_.files_.end() || it->second.kind == FileKind::kUvm || it->second.kind == FileKind::kUvmTools)
+        return rm::nv::kInvalidArgument;
     if (args.offset % kPage != 0) return rm::nv::kInvalidOffset;
     it->second.mapping = {*memory, args.offset, args.length};
     // An address that only means something to a later unmap; a real one is a bus address.

@@ -202,7 +202,7 @@ struct Client {
     std::map<Handle, Object> objects;   // the client itself is objects[handle]
 };
 
-enum class FileKind : uint8_t { kControl, kGpu, kUvm };
+enum class FileKind : uint8_t { kControl, kGpu, kUvm, kUvmTools };
 
 struct UvmExternalRange {
     uint64_t length = 0;
@@ -229,6 +229,13 @@ struct UvmSpace {
     uint64_t range_groups = 0;
 };
 
+// Behind one /dev/nvidia-uvm-tools file.
+struct EventQueue {
+    std::shared_ptr<SharedMemory> control;  // the program's control page; null: none yet
+    uint32_t places = 0;                    // events; one stays free
+    uint64_t types = 0;                     // bit N: events of type N are wanted
+};
+
 struct File {
     FileId id = 0;
     FileKind kind = FileKind::kControl;
@@ -247,6 +254,7 @@ struct File {
         uint64_t length = 0;
     } mapping;
     UvmSpace uvm;
+    EventQueue events;
 };
 
 }  // namespace vuda::sim

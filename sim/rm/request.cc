@@ -118,6 +118,14 @@ Need next_need(const Request& request, FileKind kind, const Layout& layout) {
         if (length == 0) return nothing();
         return need_argument(request, length);
     }
+    if (kind == FileKind::kUvmTools) {
+        if (request.number == rm::uvm::kToolsEventQueueEnableEvents)
+            return need_argument(request, sizeof(rm::UvmToolsEnableEventsArgs));
+        if (request.number != rm::uvm::kToolsInitEventTracker) return nothing();
+        const Need need = need_argument(request, sizeof(rm::UvmToolsInitEventTrackerArgs));
+        if (need.kind != Need::Kind::kNothing) return need;
+        return need_file(request, static_cast<int>(load<rm::UvmToolsInitEventTrackerArgs>(request.argument).uvmFd));
+    }
     if (rm::ioctl_type(request.number) != rm::kRmIoctlType) return nothing();
     const uint32_t length = rm::ioctl_size(request.number);
     if (const Need need = need_argument(request, length); need.kind != Need::Kind::kNothing) return need;

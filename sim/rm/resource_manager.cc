@@ -36,6 +36,7 @@ FileId ResourceManager::open(FileKind kind, int minor, const Caller& caller) {
 void ResourceManager::close(FileId id) {
     const auto it = files_.find(id);
     if (it == files_.end()) return;
+    end_stuck(it->second);
     if (rules_.on(Rule::kClientDiesWithFile)) {
         while (!it->second.clients.empty()) RmCall::free_client(*this, it->second.clients.back());
     }
@@ -64,6 +65,11 @@ MapOutcome ResourceManager::map(FileId id, uint64_t length) {
         constexpr uint64_t kMost = uint64_t{1} << 30;
         if (!file.uvm.initialized || length > kMost) return {EINVAL, nullptr, 0};
         return {0, std::make_shared<SharedMemory>((length + 4095) / 4096 * 4096), 0};
+    }
+    if (file.kind == FileKind::kUvmTools) {
+        // Not of the real driver, which pins the program's own page: how that page comes to be this memory.
+        if (file.events.control == nullptr || length > kPage) return {EINVAL, nullptr, 0};
+        return {0, file.events.control, 0};
     }
     const auto& mapping = file.mapping;
     if (mapping.memory == nullptr) return {EINVAL, nullptr, 0};

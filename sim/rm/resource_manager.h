@@ -1,5 +1,5 @@
-// The simulated resource manager: answers the ioctls of /dev/nvidiactl, /dev/nvidiaN and /dev/nvidia-uvm as the real
-// one does.
+// The simulated resource manager: answers the ioctls of /dev/nvidiactl, /dev/nvidiaN, /dev/nvidia-uvm and
+// /dev/nvidia-uvm-tools as the real one does.
 //
 // A library without I/O and threads: the caller (vuda-simd, or a test) opens files, hands in complete requests and
 // closes files. Every check that a real driver makes is one rule of rm/rules.h, cited where it is made.
@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -74,6 +75,12 @@ class ResourceManager {
     // "@N" behind it the Nth such call only, else every one; "clear" forgets all. False when the text is none of these.
     bool inject(std::string_view text);
 
+    // A kernel of that process repeats its page faults from now on, or no longer: who counts replays sees it, and when
+    // the process ends the GPU ends its TSGs with Xid 31. False: it has no graphics-engine channel; it was not stuck.
+    bool set_stuck(pid_t pid, bool stuck);
+    bool any_stuck() const { return !stuck_.empty(); }
+    void count_replays(uint64_t replays);
+
     // Everything allocated by clients, and what is kept alive behind their backs; all 0 when no file is open.
     struct Counts {
         size_t clients = 0;
@@ -111,7 +118,9 @@ class ResourceManager {
         uint32_t seen = 0;
     };
     std::optional<uint32_t> injected(char kind, uint32_t number);
+    void end_stuck(const File& closing);
     std::vector<Injection> injections_;
+    std::set<pid_t> stuck_;
     std::shared_ptr<size_t> live_memories_ = std::make_shared<size_t>(0);
 };
 

@@ -63,6 +63,7 @@ class Server : public SessionHost {
     void drain_files();
     TimeNs wall() const;
     void catch_up();
+    void count_replays();
     void arm_timer();
     int wait_ms();
 
@@ -77,6 +78,7 @@ class Server : public SessionHost {
     std::map<FileId, OpenFile> files_;
     std::string instance_;
     bool bound_ = false;
+    TimeNs replayed_ns_ = 0;  // wall(): until when replays were counted
     bool doorbell_mapped_ = false;
     bool settling_ = false;  // virtual time: a program was just released and may submit more before time moves
     std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -42,15 +42,19 @@ std::string describe(const ResourceManager::Counts& counts) {
            " memories=" + std::to_string(counts.memories) + " files=" + std::to_string(counts.files) + "\n";
 }
 
-// "XID@PID". False: it is not that, or the process has no such channel.
+// "XID@PID", "stuck@PID" or "free@PID". False: it is not that, or the process has no such channel, or is not stuck.
 bool plant_fault(ResourceManager& rm, std::string_view text) {
     uint32_t xid = 0;
     pid_t pid = 0;
+    const size_t at = text.find('@');
+    if (at == std::string_view::npos) return false;
+    const std::string_view what = text.substr(0, at);
     const char* const end = text.data() + text.size();
-    const auto [at, bad_xid] = std::from_chars(text.data(), end, xid);
-    if (bad_xid != std::errc() || xid == 0 || at == end || *at != '@') return false;
-    const auto [stop, bad_pid] = std::from_chars(at + 1, end, pid);
+    const auto [stop, bad_pid] = std::from_chars(text.data() + at + 1, end, pid);
     if (bad_pid != std::errc() || stop != end) return false;
+    if (what == "stuck" || what == "free") return rm.set_stuck(pid, what == "stuck");
+    const auto [rest, bad_xid] = std::from_chars(what.data(), what.data() + what.size(), xid);
+    if (bad_xid != std::errc() || xid == 0 || rest != what.data() + what.size()) return false;
     bool hit = false;
     for (size_t i = 0; i < rm.gpu_count(); i++) hit = rm.gpu(i).fault_of(pid, xid) || hit;
     return hit;
@@ -77,7 +81,7 @@ std::optional<Packet> Session::handle(std::span<const uint8_t> packet) {
 
 std::optional<Packet> Session::open(std::span<const uint8_t> packet) {
     const auto message = take<protocol::Open>(packet);
-    if (!message || message->kind > 2) return std::nullopt;
+    if (!message || message->kind > 3) return std::nullopt;
     const auto kind = static_cast<FileKind>(message->kind);
     protocol::Opened reply{head(Type::kOpened), 0, 0};
     const FileId file = rm_.open(kind, message->minor, caller_);

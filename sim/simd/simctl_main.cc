@@ -25,6 +25,10 @@ constexpr char kHelp[] =
     "  break RULE, fix RULE\n"
     "  inject WHAT     as vuda-simd --inject; 'clear' ends all\n"
     "  fault XID@PID   end each TSG that the process has a graphics-engine channel in, with that error number\n"
+    "  fault stuck@PID, fault free@PID\n"
+    "                  the GPU repeats page faults of that process, 50000 a second, and ends its TSGs with Xid 31 "
+    "when\n"
+    "                  the process ends; no longer\n"
     "  reset           make wedged GPUs usable again\n"
     "PATH defaults to $VUDA_SIM_SOCKET.\n";
 

@@ -308,5 +308,103 @@ TEST_F(FaultsE2e, AFaultWhileSomebodyAttaches) {
     EXPECT_NE(refused.err.find("died"), std::string::npos) << refused.err;
 }
 
+// A bad access of a program that shares: nothing dies, and the GPU repeats the page fault until the program ends.
+class StuckE2e : public FaultsE2e {
+ protected:
+    void plant(const char* what, const Process& process) {
+        planted_at_ = Clock::now();
+        ASSERT_EQ(vuda().simctl({"fault", std::string(what) + "@" + std::to_string(process.pid())}), "");
+    }
+    // Of a process, as vudactl has it; null: not stuck.
+    Json stuck(const Process& process) {
+        const Json status = vuda().status();
+        if (!status.is_object()) return nullptr;
+        for (const Json& session : status["sessions"]) {
+            if (session["peer"]["pid"] == process.pid()) return session["stuck"];
+        }
+        return nullptr;
+    }
+    void expect_said(Process& process) {
+        EXPECT_TRUE(eventually([&] { return stuck(process).is_object(); })) << process.err();
+        const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - planted_at_);
+        RecordProperty("stuck_ms", static_cast<int>(took.count()));
+        EXPECT_LT(took.count(), kStuckNoticed.count());
+        EXPECT_TRUE(process.wait_err("a kernel of this program seems to wait for ever: the GPU repeats page faults "))
+            << process.err();
+        EXPECT_NE(
+            process.err().find(" times a second, as after a bad access; the renderer of 'game' goes on until this "
+                               "program ends (docs/faults.md)"),
+            std::string::npos)
+            << process.err();
+    }
+    // The renderer's work so far.
+    uint64_t frames() {
+        const std::string status = vuda().simctl({"status"});
+        const size_t at = status.find("frames=");
+        return at == std::string::npos ? 0 : std::stoull(status.substr(at + 7));
+    }
+
+    // Half a second of looks in a row where the machine has time; each that comes too late begins it anew.
+    static constexpr auto kStuckNoticed = 8000ms;
+    Clock::time_point planted_at_;
+};
+
+TEST_F(StuckE2e, ItIsToldWhileTheRendererDrawsOnAndIsTheCauseWhenTheProgramIsKilled) {
+    deploy("", true);
+    const auto owner =
+        start({{"VUDA_REGISTER", "game"}}, {kRendererProgram, "--seconds", "600", "--frame-ms", "5", "--keep-lost"});
+    ASSERT_TRUE(vuda().wait_registered("game")) << owner->err();
+    const auto sharer = compute();
+    ASSERT_TRUE(vuda().wait_state("sharing", 1)) << sharer->err();
+    Process watch(vuda().vudactl({"watch", "--json"}));
+    ASSERT_TRUE(eventually([&] { return !watch.running() || vuda().status().is_object(); }));
+    plant("stuck", *sharer);
+    expect_said(*sharer);
+    EXPECT_GT(stuck(*sharer)["text"].get<std::string>().find(" a second"), 0u);
+    EXPECT_TRUE(stuck(*owner).is_null()) << "it shares its TSG, and has no CUDA";
+    EXPECT_EQ(state_of(vuda().status()), "none") << "nothing died";
+    const Finished text = run(vuda().vudactl({"status"}));
+    EXPECT_NE(text.out.find("the GPU repeats page faults, "), std::string::npos) << text.out;
+    EXPECT_NE(run(vuda().vudactl({"metrics"})).out.find("vuda_stuck 1\n"), std::string::npos);
+    EXPECT_TRUE(watch.wait_out("\"kind\":\"stuck\"")) << watch.out();
+    EXPECT_TRUE(vuda().daemon().wait_err("stuck game")) << vuda().daemon().err();
+    const uint64_t drawn = frames();
+    EXPECT_TRUE(eventually([&] { return frames() > drawn; })) << "the renderer draws on";
+    EXPECT_EQ(owner->err(), "");
+
+    // Somebody joins after it, and is not the cause.
+    const auto later = compute();
+    ASSERT_TRUE(vuda().wait_state("sharing", 2)) << later->err();
+    sharer->signal(SIGKILL);
+    sharer->wait();
+    ASSERT_TRUE(wait_fault_state("faulted")) << vuda().daemon().err();
+    const Json known = fault_of(vuda().status());
+    EXPECT_EQ(known["xid"], 31);
+    EXPECT_EQ(known["culprit"]["pid"], sharer->pid());
+    EXPECT_TRUE(owner->wait_err("the TSG 'game' died: Xid 31 (MMU fault)")) << owner->err();
+}
+
+TEST_F(StuckE2e, ItMayPass) {
+    deploy();
+    const auto owner = renderer();
+    const auto sharer = compute();
+    ASSERT_TRUE(vuda().wait_state("sharing", 1)) << sharer->err();
+    Process watch(vuda().vudactl({"watch", "--json"}));
+    ASSERT_TRUE(eventually([&] { return !watch.running() || vuda().status().is_object(); }));
+    plant("stuck", *sharer);
+    expect_said(*sharer);
+    plant("free", *sharer);
+    EXPECT_TRUE(eventually([&] { return stuck(*sharer).is_null(); }));
+    EXPECT_TRUE(watch.wait_out("\"kind\":\"stuck-over\"")) << watch.out();
+    EXPECT_EQ(lines(sharer->err()).size(), 1u) << sharer->err();
+    // And nothing comes of it.
+    sharer->signal(SIGKILL);
+    sharer->wait();
+    EXPECT_TRUE(vuda().wait_state("sharing", 0));
+    expect_shared(try_attach());
+    EXPECT_EQ(state_of(vuda().status()), "none");
+    EXPECT_EQ(owner->err(), "");
+}
+
 }  // namespace
 }  // namespace vuda::e2e

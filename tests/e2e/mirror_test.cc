@@ -113,23 +113,31 @@ TEST_F(MirrorTest, OneProcessFollowsItself) {
     EXPECT_EQ(both.err(), "");
 }
 
-// What was unmapped goes piece by piece after the mapping call, which waits for what it needs (ToldBuffers has how much
-// that is). The address is one of those that were just unmapped: with the buffer of before the simulated GPU would end
-// the TSG.
-TEST_F(MirrorTest, WhatWasUnmappedGoesAfterTheNextMapping) {
-    deploy();
+// The mapping call waits for what it needs, and what was unmapped goes afterwards. The address is one of those that
+// were just unmapped: with the buffer of before the simulated GPU would end the TSG.
+TEST_F(MirrorTest, AMappingDoesNotWaitForHundredsThatWereUnmapped) {
+    // Handing over as many takes its time on a loaded machine: that is to be done before the program asks.
+    deploy("20000\nexport_ms = 10000\nturn_ms = 10000");
     const std::string drop = vuda().folder() + "/drop";
     Process renderer(vuda().wrapped({"--register", "game"}, {built("vuda-sim-renderer"), "--frame-ms", "2", "--seconds",
-                                                             "600", "--spare", "100", drop}));
+                                                             "600", "--spare", "400", drop}));
     ASSERT_TRUE(vuda().wait_registered("game")) << renderer.err();
+    ASSERT_TRUE(vuda().wait_status([](const Json& now) { return now["tsgs"][0]["control_buffers"] == 484; }))
+        << vuda().status().dump(2);
     const auto compute = start(kernels("1000000"));
-    ASSERT_TRUE(vuda().wait_state("sharing", 1)) << compute->err();
-    EXPECT_EQ(buffers(), 184);
+    ASSERT_TRUE(vuda().wait_state("sharing", 1)) << compute->err() << vuda().status().dump(2);
     const pid_t pid = sharer();
     ASSERT_GT(pid, 0);
     std::ofstream(drop).close();
     EXPECT_TRUE(vuda().wait_status([](const Json& now) { return now["tsgs"][0]["control_buffers"] == 85; }))
         << vuda().status().dump(2);
+    // One that brings the new buffer, and many that nobody waits for (client/mirror_test.cc): time says little here, on
+    // a loaded machine.
+    const std::string metrics = run(vuda().vudactl({"metrics"})).out;
+    const size_t at = metrics.find("\nvuda_mirror_updates_total ");
+    ASSERT_NE(at, std::string::npos) << metrics;
+    EXPECT_GE(std::stoi(metrics.substr(metrics.find(' ', at))), 400 / 17);
+    EXPECT_NE(metrics.find("\nvuda_mirrors_late_total 0\n"), std::string::npos) << metrics;
     ASSERT_EQ(kill(pid, SIGTERM), 0);
     expect_worked(*compute);
     end(renderer);
