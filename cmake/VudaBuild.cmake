@@ -43,6 +43,8 @@ if(VUDA_SANITIZE)
         add_compile_options(-fno-sanitize=function)
     endif()
     add_link_options(-fsanitize=${VUDA_SANITIZE})
+    # For tests that measure: gcc and clang have no word of their own for it in common.
+    add_compile_definitions(VUDA_SANITIZED)
     # What is shipped is linked with the system's linker; the large programs with sanitizers with a faster one.
     find_program(VUDA_LLD ld.lld)
     if(VUDA_LLD)
