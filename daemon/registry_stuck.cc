@@ -2,7 +2,6 @@
 // nothing is ended. It is shown, and if the TSG dies after all, whoever said so of itself is taken for the cause.
 #include <algorithm>
 
-#include "daemon/fault_text.h"
 #include "daemon/registry.h"
 #include "daemon/registry_state.h"
 #include "daemon/text.h"

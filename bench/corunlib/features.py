@@ -1,6 +1,5 @@
 """Features of CUDA, one small program for each (vuda-bench-features), alone and in a renderer's TSG: what came of each."""
 
-import contextlib
 import os
 import time
 
@@ -101,12 +100,12 @@ class FeatureRunner:
 
     def run(self, case, config):
         """{outcome, checksum, round_ms, first_ms, error, said, attaches, state, reason, refused, begin, end}"""
-        with contextlib.ExitStack() as stack:
-            why_not = surroundings.missing(case)
-            if why_not:
-                now = time.monotonic()
-                return {**_nothing("skipped", why_not), "begin": now, "end": now}
-            return self._run(case, config, stack.enter_context(surroundings.around(case)))
+        why_not = surroundings.missing(case)
+        if why_not:
+            now = time.monotonic()
+            return {**_nothing("skipped", why_not), "begin": now, "end": now}
+        with surroundings.around(case) as around:
+            return self._run(case, config, around)
 
     def _run(self, case, config, around):
         runner = self.runner
