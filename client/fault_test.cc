@@ -28,6 +28,8 @@ class Notifiers : public SessionHost {
     void register_failed(const Error&) override {}
     Faults look_for_faults() override {
         ++looks_;
+        if (const Session* session = session_; session != nullptr)
+            ++(session->snapshot().state == SharingState::kSharing ? looks_sharing_ : looks_unshared_);
         Faults found;
         found.own_xid = own_.exchange(0);
         found.own = found.own_xid != 0;
@@ -43,6 +45,9 @@ class Notifiers : public SessionHost {
     std::atomic<uint32_t> stuck_{0};  // replays a second
     std::atomic<bool> stuck_over_{false};
     std::atomic<int> looks_{0};
+    std::atomic<const Session*> session_{nullptr};  // set: what it did at a look
+    std::atomic<int> looks_sharing_{0};
+    std::atomic<int> looks_unshared_{0};
 };
 
 class SessionFaults : public testing::Test {
@@ -75,6 +80,11 @@ class SessionFaults : public testing::Test {
         outcome.state = SharingState::kSharing;
         outcome.channels_moved = 8;
         session_.attach_done(outcome);
+    }
+    static bool wait_looks(const std::atomic<int>& looks) {
+        const auto until = std::chrono::steady_clock::now() + 10s;
+        while (looks == 0 && std::chrono::steady_clock::now() < until) ::usleep(1000);
+        return looks > 0;
     }
     bool wait_faults(size_t count) {
         return daemon_.wait_for([count](const auto& record) { return record.faults.size() >= count; });
@@ -269,14 +279,13 @@ TEST_F(SessionFaults, AnOlderVudadIsNotToldThatSomebodyIsStuck) {
 
 // What is watched while something is shared is let go of then: the preload sees it at this look.
 TEST_F(SessionFaults, OneMoreLookWhenNothingIsSharedAnyLonger) {
+    host_.session_ = &session_;
     share();
+    ASSERT_TRUE(wait_looks(host_.looks_sharing_));
     session_.detached({Code::kOk, "", ""});
-    const int before = host_.looks_;
-    const auto until = std::chrono::steady_clock::now() + 10s;
-    while (host_.looks_ == before && std::chrono::steady_clock::now() < until) ::usleep(1000);
-    EXPECT_GT(host_.looks_.load(), before);
+    EXPECT_TRUE(wait_looks(host_.looks_unshared_));
     ::usleep(150'000);
-    EXPECT_LE(host_.looks_.load(), before + 2);
+    EXPECT_LE(host_.looks_unshared_.load(), 2) << "one, and one that was due when it ended";
 }
 
 TEST_F(SessionFaults, AnOldVudadHearsOfTheStateOnly) {

@@ -135,7 +135,7 @@ class ShimProcess : public TestProcess, private shim::RedirectorAccess, private 
         return redirector_.after(plan, call, outcome, results);
     }
     void abandoned(const shim::Plan& plan) override { redirector_.abandoned(plan); }
-    bool wait(uint64_t) override { return false; }
+    shim::Plan wait(const shim::Plan& plan, const shim::Call& call) override { return attached(plan, call, {}); }
     shim::Offer attach(const shim::AttachWish&) override { return offer_; }
     void release(shim::Offer*) override {}
 

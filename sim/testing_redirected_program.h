@@ -123,9 +123,9 @@ class Program : public shim::RedirectorAccess, public shim::Executor, public shi
         return redirector_.after(plan, call, outcome, results);
     }
     void abandoned(const shim::Plan& plan) override { redirector_.abandoned(plan); }
-    bool wait(uint64_t) override {
+    shim::Plan wait(const shim::Plan& plan, const shim::Call& call) override {
         ADD_FAILURE() << "a single thread waits for itself";
-        return false;
+        return attached(plan, call, {});
     }
 
     // --- shim::Attacher ---

@@ -207,7 +207,8 @@ class Player : shim::RedirectorAccess, shim::Executor, shim::Attacher, shim::For
         return redirector_.after(plan, call, outcome, results);
     }
     void abandoned(const shim::Plan& plan) override { redirector_.abandoned(plan); }
-    bool wait(uint64_t) override { return false; }  // one thread: nobody to wait for
+    // One thread: nobody to wait for.
+    shim::Plan wait(const shim::Plan& plan, const shim::Call& call) override { return attached(plan, call, {}); }
 
     // ---- Attacher
     shim::Offer attach(const shim::AttachWish&) override { return options_.offer; }

@@ -9,8 +9,8 @@
 namespace vuda::shim {
 namespace {
 
-constexpr int kMaxRounds =
-    64;  // waiting, attach, merge, fall back, forward: more is a bug of ours, and not the program's problem
+// Wait, attach, merge, fall back, forward, follow: more is a bug of ours, and not the program's problem.
+constexpr int kMaxRounds = 64;
 
 uint64_t load_field(std::span<const uint8_t> block, const Edit& edit) {
     uint64_t value = 0;
@@ -99,6 +99,15 @@ int run_call(RedirectorAccess& redirector, Executor& executor, Attacher& attache
     int result = 0;
     const int entry = errno;  // a successful ioctl leaves errno alone, and so do we
     int error = entry;
+    bool answered = false;  // what the program asked for was done or refused, and its memory says so
+    const auto forward = [&] {
+        result = forwarder.forward();
+        error = result < 0 ? errno : entry;
+        answered = true;
+    };
+    const auto take_back = [&] {
+        for (const Action& undo : undo_all(plan.before)) executor.run(undo);
+    };
     for (int round = 0; round < kMaxRounds; ++round) {
         if (plan.disposition == Plan::Disposition::kAttach) {
             keeper.offers.push_back(attacher.attach(plan.attach));
@@ -107,7 +116,7 @@ int run_call(RedirectorAccess& redirector, Executor& executor, Attacher& attache
         }
 
         if (plan.disposition == Plan::Disposition::kWait) {
-            plan = redirector.wait(call.now_ns) ? redirector.before(call) : redirector.attached(plan, call, Offer{});
+            plan = redirector.wait(plan, call);
             continue;
         }
 
@@ -122,10 +131,15 @@ int run_call(RedirectorAccess& redirector, Executor& executor, Attacher& attache
         std::vector<uint8_t> arg(call.arg.begin(), call.arg.end());
         std::vector<uint8_t> params(call.params.begin(), call.params.end());
         Outcome outcome;
+        // Neither a place that is not there for the status nor an edit outside of its block can be while plans are
+        // right; the program must not pay if they are not.
         const bool failed_answer = ran.failed != SIZE_MAX && plan.on_failure == Plan::OnFailure::kAnswer;
         if (plan.disposition == Plan::Disposition::kAnswer || failed_answer) {
             const uint32_t status = failed_answer ? ran.status : plan.status;
-            if (plan.status_offset == 0 || plan.status_offset + sizeof status > arg.size()) break;
+            if (plan.status_offset == 0 || plan.status_offset + sizeof status > arg.size()) {
+                take_back();
+                break;
+            }
             std::memcpy(arg.data() + plan.status_offset, &status, sizeof status);
             outcome = {0, arg, params};
             const Plan next = redirector.after(plan, call, outcome, ran.results);
@@ -133,24 +147,20 @@ int run_call(RedirectorAccess& redirector, Executor& executor, Attacher& attache
                                                  Bytes(arg).subspan(plan.status_offset, sizeof status));
             result = written ? 0 : -1;
             error = written ? entry : EFAULT;
+            answered = true;
             plan = next;
             continue;
         }
 
         if (plan.edits.empty()) {
-            result = forwarder.forward();
-            error = result < 0 ? errno : entry;
+            forward();
             const bool readable = forwarder.read(Edit::Where::kArg, arg) &&
                                   (params.empty() || forwarder.read(Edit::Where::kParams, params));
             outcome = {readable ? result : -1, arg, params};
         } else {
             if (!apply_edits(Edit::Where::kArg, plan.edits, arg) ||
                 !apply_edits(Edit::Where::kParams, plan.edits, params)) {
-                // Cannot happen while plans are right; the program must not pay if they are not.
-                for (const Action& undo : undo_all(plan.before)) executor.run(undo);
-                redirector.abandoned(plan);
-                result = forwarder.forward();
-                error = result < 0 ? errno : entry;
+                take_back();
                 break;
             }
             const std::vector<uint8_t> sent_arg = arg;
@@ -165,6 +175,7 @@ int run_call(RedirectorAccess& redirector, Executor& executor, Attacher& attache
             outcome = {result, arg, params};
             const Plan next = redirector.after(plan, call, outcome, ran.results);
             if (next.disposition != Plan::Disposition::kForward) {
+                answered = true;
                 const auto seen_arg = visible_block(Edit::Where::kArg, call.arg, sent_arg, arg, plan.edits);
                 const auto seen_params =
                     visible_block(Edit::Where::kParams, call.params, sent_params, params, plan.edits);
@@ -180,6 +191,10 @@ int run_call(RedirectorAccess& redirector, Executor& executor, Attacher& attache
         const Plan next = redirector.after(plan, call, outcome, ran.results);
         for (const Action& cleanup : plan.after) executor.run(cleanup);
         plan = next;
+    }
+    if (!answered) {
+        redirector.abandoned(plan);
+        forward();
     }
     errno = error;
     return result;

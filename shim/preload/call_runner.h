@@ -19,9 +19,9 @@ class RedirectorAccess {
     virtual Plan after(const Plan& plan, const Call& call, const Outcome& outcome,
                        std::span<const ActionResult> results) = 0;
     virtual void abandoned(const Plan& plan) = 0;
-    // Blocks until a plan of another thread ended; false when that takes too long for a call that began at
-    // `started_ns`.
-    virtual bool wait(uint64_t started_ns) = 0;
+    // Blocks until no other thread is in the way of `call`, for which `plan` is kWait, or for as long as a call may be
+    // held up. The plan that follows: never kWait.
+    virtual Plan wait(const Plan& plan, const Call& call) = 0;
 };
 
 // vudad, seen from a CUDA process. The offer's descriptors stay open until release().

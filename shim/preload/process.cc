@@ -199,6 +199,7 @@ void Process::forget(const std::vector<FileId>& files) {
         {
             const std::lock_guard lock(mutex_);
             cleanup = redirector_->file_closed(file);
+            changed_.notify_all();  // what another thread waits for may be gone with it
         }
         for (const Action& action : cleanup) calls_->run(action);
     }
@@ -307,7 +308,6 @@ Plan Process::before(const Call& call) {
 Plan Process::attached(const Plan& plan, const Call& call, const Offer& offer) {
     const std::lock_guard lock(mutex_);
     Plan next = redirector_->attached(plan, call, offer);
-    ++generation_;
     changed_.notify_all();
     return next;
 }
@@ -315,7 +315,6 @@ Plan Process::attached(const Plan& plan, const Call& call, const Offer& offer) {
 Plan Process::refused(const Plan& plan, const Call& call, size_t failed, std::span<const ActionResult> results) {
     const std::lock_guard lock(mutex_);
     Plan next = redirector_->refused(plan, call, failed, results);
-    ++generation_;
     changed_.notify_all();
     return next;
 }
@@ -324,7 +323,6 @@ Plan Process::after(const Plan& plan, const Call& call, const Outcome& outcome, 
     const std::lock_guard lock(mutex_);
     Plan next = redirector_->after(plan, call, outcome, results);
     if (plan.intent.kind == Intent::Kind::kMerge) spent_ns_[plan.intent.started_ns] = monotonic_ns() - call.now_ns;
-    ++generation_;
     changed_.notify_all();
     return next;
 }
@@ -332,14 +330,20 @@ Plan Process::after(const Plan& plan, const Call& call, const Outcome& outcome, 
 void Process::abandoned(const Plan& plan) {
     const std::lock_guard lock(mutex_);
     redirector_->abandoned(plan);
-    ++generation_;
     changed_.notify_all();
 }
 
-bool Process::wait(uint64_t started_ns) {
+Plan Process::wait(const Plan& plan, const Call& call) {
     std::unique_lock lock(mutex_);
-    const uint64_t seen = generation_;
-    return changed_.wait_for(lock, patience_left(started_ns), [&] { return generation_ != seen; });
+    // The other thread may have ended since `plan` was made.
+    Plan next = redirector_->before(call);
+    while (next.disposition == Plan::Disposition::kWait) {
+        const auto left = patience_left(call.now_ns);
+        if (left.count() == 0) return redirector_->attached(plan, call, Offer{});
+        changed_.wait_for(lock, left);
+        next = redirector_->before(call);
+    }
+    return next;
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -618,7 +622,6 @@ void Process::device_created() {
     const std::lock_guard lock(mutex_);
     if (redirector_ == nullptr) return;
     redirector_->device_created();
-    ++generation_;
     changed_.notify_all();
 }
 

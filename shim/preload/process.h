@@ -80,7 +80,7 @@ class Process : public RedirectorAccess, public Attacher {
     Plan after(const Plan& plan, const Call& call, const Outcome& outcome,
                std::span<const ActionResult> results) override;
     void abandoned(const Plan& plan) override;
-    bool wait(uint64_t started_ns) override;
+    Plan wait(const Plan& plan, const Call& call) override;
     // ---- Attacher ----
     Offer attach(const AttachWish& wish) override;
     void release(Offer* offer) override;
@@ -142,7 +142,6 @@ class Process : public RedirectorAccess, public Attacher {
     std::mutex files_busy_;
     mutable std::mutex mutex_;
     std::condition_variable changed_;
-    uint64_t generation_ = 0;
     std::unique_ptr<Redirector> redirector_;
     // What the newest export was of, and the number of what others hold; session's thread only. The redirector has the
     // buffers.

@@ -300,7 +300,6 @@ Status Process::apply(const MirrorUpdate& update, bool local) {
             // Nor has a context that is gone by now: its ranges were taken away while we were at them.
             if (result && !Redirector::has_left(work)) result = failed;
             clean_up = redirector_->end_mirror(work, done);
-            ++generation_;
             changed_.notify_all();
         }
         for (const Action& action : clean_up) calls_->run(action);

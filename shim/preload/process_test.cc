@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -160,6 +161,28 @@ TEST_F(ProcessTest, AClientOfMpsHearsWhyWhenCudaBegins) {
     for (const char* name : {"CUDA_MPS_PIPE_DIRECTORY", "VUDA_REQUIRE"}) unsetenv(name);
     EXPECT_EQ(close_file(uvm), 0);
     std::filesystem::remove_all(folder);
+}
+
+// The other thread ended before this one came to wait: nobody is left to wake it.
+TEST_F(ProcessTest, WhatIsInNobodysWayAnyLongerDoesNotWait) {
+    Gpu gpu;
+    start_cuda_client(&gpu);
+    rm::FreeArgs args{};
+    args.hRoot = gpu.cu_client;
+    args.hObjectOld = kCuTsg;
+    Call call;
+    call.role = FileRole::kControl;
+    call.request = static_cast<uint32_t>(rm::rm_request(rm::escape::kFree, sizeof args));
+    call.arg = std::span(reinterpret_cast<const uint8_t*>(&args), sizeof args);
+    Plan made_before;
+    made_before.disposition = Plan::Disposition::kWait;
+    made_before.intent.kind = Intent::Kind::kFree;
+    const auto begin = std::chrono::steady_clock::now();
+    call.now_ns = static_cast<uint64_t>(begin.time_since_epoch() / std::chrono::nanoseconds(1));
+    const Plan plan = process_->wait(made_before, call);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+    EXPECT_EQ(plan.disposition, Plan::Disposition::kForward);
+    for (const int fd : {gpu.cu, gpu.uvm}) EXPECT_EQ(close_file(fd), 0);
 }
 
 TEST_F(ProcessTest, ThreadsShareAndGoWhileFilesComeAndGo) {

@@ -144,7 +144,7 @@ class World : public RedirectorAccess, public Executor, public Attacher, public 
         return check(redirector_.after(plan, call, outcome, results), call);
     }
     void abandoned(const Plan&) override { std::abort(); }  // a plan whose edits do not fit
-    bool wait(uint64_t) override { return false; }
+    Plan wait(const Plan& plan, const Call& call) override { return attached(plan, call, Offer{}); }
 
     ActionResult run(const Action& action) override {
         check(action);

@@ -398,9 +398,9 @@ class TestProcess : public RedirectorAccess, public Attacher {
         return redirector.after(p, c, o, r);
     }
     void abandoned(const Plan& p) override { redirector.abandoned(p); }
-    bool wait(uint64_t) override {
+    Plan wait(const Plan& p, const Call& c) override {
         ++waits;
-        return on_wait && on_wait();
+        return on_wait && on_wait() ? before(c) : attached(p, c, Offer{});
     }
     Offer attach(const AttachWish& wish) override {
         asked.push_back(wish);
