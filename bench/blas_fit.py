@@ -17,10 +17,9 @@ import datetime
 import os
 import re
 import statistics
-import subprocess
 import sys
 
-from corunlib import ending, results
+from corunlib import commands, ending, results
 from corunlib.results import row
 
 RESERVED = 1024  # bytes that CUDA adds to each block's shared memory
@@ -219,7 +218,7 @@ def facts(torch, options, argv):
     with open("/proc/driver/nvidia/version", encoding="utf-8") as file:
         driver = re.search(r"\s(\d+\.\d+(\.\d+)?)\s", file.read()).group(1)
     here = os.path.dirname(os.path.abspath(__file__))
-    commit = options.commit or subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    commit = options.commit or commands.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     command = " ".join(["bench/blas_fit.py", *argv])
     date = datetime.date.today().isoformat()
     return {"gpu": torch.cuda.get_device_name(0), "driver": driver, "cuda": torch.version.cuda, "commit": commit, "command": command, "date": date, "runs": 1}

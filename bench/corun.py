@@ -20,11 +20,10 @@ import datetime
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 
-from corunlib import costs, ending, matrix, results, table
+from corunlib import commands, costs, ending, matrix, results, table
 from corunlib.errors import CorunError, RunFailed, XidSeen
 from corunlib.identity import Identity, ordinary_user, reachable_copy
 from corunlib.results import ResultFile
@@ -96,7 +95,7 @@ def find_commit(options, prefix):
         with open(marker, encoding="ascii") as file:
             return file.read().strip()
     here = os.path.dirname(os.path.abspath(__file__))
-    done = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    done = commands.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return done.stdout.strip() if done.returncode == 0 else "unknown"
 
 

@@ -16,17 +16,16 @@ Exit status: as bench/corun.py; 77 when this machine has no NVIDIA GPU.
 import argparse
 import json
 import os
-import subprocess
 import sys
 
 import corun
-from corunlib import feature_verdicts, features, hardware, surroundings
+from corunlib import commands, feature_verdicts, features, hardware, surroundings
 from corunlib.split import Splitter
 
 
 def listed_cases(prefix):
     program = os.path.join(os.path.abspath(prefix), "bin", "vuda-bench-features")
-    return json.loads(subprocess.run([program, "--list"], capture_output=True, text=True, timeout=30, check=True).stdout)
+    return json.loads(commands.run([program, "--list"], capture_output=True, text=True, timeout=30, check=True).stdout)
 
 
 def parse_arguments(argv):

@@ -19,11 +19,10 @@ bench/corun.py when a signal ended it.
 
 import argparse
 import os
-import subprocess
 import sys
 
 import corun
-from corunlib import hardware, integrity
+from corunlib import commands, hardware, integrity
 from corunlib.errors import CorunError
 from corunlib.split import Splitter
 
@@ -55,7 +54,7 @@ def parse_arguments(argv):
 
 
 def has_torch(python):
-    return subprocess.run([python, "-c", "import torch"], capture_output=True, check=False).returncode == 0
+    return commands.run([python, "-c", "import torch"], capture_output=True, check=False).returncode == 0
 
 
 def chosen(kinds, names):

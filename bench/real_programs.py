@@ -24,11 +24,10 @@ import argparse
 import json
 import os
 import shlex
-import subprocess
 import sys
 
 import corun
-from corunlib import hardware, real
+from corunlib import commands, hardware, real
 from corunlib.errors import CorunError
 from corunlib.split import Splitter
 
@@ -103,7 +102,7 @@ def main(argv):
     options = parse_arguments(argv)
     torch = ""
     if os.path.exists("/dev/nvidiactl"):
-        found = subprocess.run([options.python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, check=False)
+        found = commands.run([options.python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, check=False)
         if found.returncode != 0:
             print(f"real_programs: {options.python} has no PyTorch; nothing is measured", file=sys.stderr)
             return 77

@@ -10,11 +10,10 @@ Exit status: 0, 1 when a tick with 64 processes takes more than 50 us in the mea
 import argparse
 import json
 import os
-import subprocess
 import sys
 
 import corun
-from corunlib import ending
+from corunlib import commands, ending
 from corunlib.results import ResultFile, row
 from corunlib.stats import summaries
 from corunlib.table import format_table
@@ -101,7 +100,7 @@ def measure(options, prefix, program):
     result = ResultFile(path, "tuner_cost", facts)
     runs = []
     for number in range(1, options.runs + 1):
-        done = subprocess.run([program, "--benchmark_filter=^tick", "--benchmark_format=json"], capture_output=True, text=True, check=False)
+        done = commands.run([program, "--benchmark_filter=^tick", "--benchmark_format=json"], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             print(f"tuner_cost: {program} ended with {done.returncode}: {done.stderr.strip()[:300]}", file=sys.stderr)
             return 70

@@ -3,9 +3,9 @@
 import json
 import os
 import signal
-import subprocess
 import time
 
+from . import commands
 from .errors import CorunError, RunFailed
 from .identity import Identity
 from .matrix import TSG_NAME
@@ -160,7 +160,7 @@ class SimulatedPrograms:
     def _plant(self, what):
         socket = self._stack.status()["daemon"]["sim_socket"]
         planted = time.monotonic()
-        subprocess.run([self._stack.program("vuda-simctl"), "--socket", socket, "fault", what], check=True, timeout=30)
+        commands.run([self._stack.program("vuda-simctl"), "--socket", socket, "fault", what], check=True, timeout=30)
         return planted
 
     def end(self, program, files, guard):

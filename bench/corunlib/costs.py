@@ -1,9 +1,9 @@
 """What sharing costs: attaching, the preload in every exec, and many attach/detach cycles."""
 
 import os
-import subprocess
 import time
 
+from . import commands
 from .errors import RunFailed, XidSeen
 from .matrix import TSG_NAME, renderer_metrics
 from .results import row
@@ -86,7 +86,7 @@ def _exec_block(env):
 def exec_cost(runner, say, count=200):
     """What the preloaded shim adds to a program that never touches the GPU."""
     words = runner.stack.run("--attach", TSG_NAME)
-    done = subprocess.run([*words, "/usr/bin/env", "-0"], capture_output=True, timeout=30, check=False)
+    done = commands.run([*words, "/usr/bin/env", "-0"], capture_output=True, timeout=30, check=False)
     preloaded = dict(entry.split("=", 1) for entry in os.fsdecode(done.stdout).split("\0") if "=" in entry)
     if "LD_PRELOAD" not in preloaded:
         raise RunFailed(f"vudactl run sets no LD_PRELOAD: {os.fsdecode(done.stderr).strip()[:300]}")

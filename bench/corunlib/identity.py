@@ -2,7 +2,8 @@
 
 import os
 import shutil
-import subprocess
+
+from . import commands
 
 NOBODY = 65534
 
@@ -29,7 +30,7 @@ class Identity:
 
     def can_run(self, path):
         command = ["/bin/sh", "-c", '[ -x "$1" ] && [ -r "$1" ]', "sh", path]
-        return subprocess.run(command, check=False, cwd="/", **self.popen_arguments()).returncode == 0
+        return commands.run(command, check=False, cwd="/", **self.popen_arguments()).returncode == 0
 
 
 def ordinary_user(work):
@@ -49,5 +50,5 @@ def reachable_copy(prefix, work):
         source = os.path.join(prefix, folder)
         if os.path.isdir(source):
             shutil.copytree(source, os.path.join(target, folder), symlinks=True)
-    subprocess.run(["chmod", "-R", "a+rX", target], check=True)
+    commands.run(["chmod", "-R", "a+rX", target], check=True)
     return target

@@ -53,7 +53,8 @@ class Program:
         return self._process.pid
 
     def alive(self):
-        return self._process.poll() is None
+        with uninterrupted():  # it takes a lock of the process's: see commands.py
+            return self._process.poll() is None
 
     def errors(self):
         """The end of what it wrote to stderr, on one line."""
@@ -128,15 +129,16 @@ class Program:
 
     def kill(self):
         """Ends it and everything in its process group, gently first. Safe to call at any time."""
-        if self.alive():
-            self._signal_group(signal.SIGTERM)
-            try:
-                self._process.wait(_TERM_SECONDS)
-            except subprocess.TimeoutExpired:
-                pass
-        self._signal_group(signal.SIGKILL)
-        self._process.wait()
-        _running.discard(self)
+        with uninterrupted():
+            if self.alive():
+                self._signal_group(signal.SIGTERM)
+                try:
+                    self._process.wait(_TERM_SECONDS)
+                except subprocess.TimeoutExpired:
+                    pass
+            self._signal_group(signal.SIGKILL)
+            self._process.wait()
+            _running.discard(self)
 
     def _signal_group(self, number):
         try:

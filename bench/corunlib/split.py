@@ -1,9 +1,9 @@
 """Splits of the GPU, as the partitioner makes them and as a run shows them."""
 
 import re
-import subprocess
 import time
 
+from . import commands
 from .errors import RunFailed
 from .matrix import TSG_NAME
 
@@ -19,7 +19,7 @@ class Splitter:
 
     def _vudactl(self, *words):
         command = [self._stack.program("vudactl"), "--socket", self._stack.socket, *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        done = commands.run(command, capture_output=True, text=True, timeout=10, check=False)
         if done.returncode != 0:
             raise RunFailed(f"vudactl {' '.join(words)} failed: {done.stderr.strip()[:300]}")
         return done.stdout

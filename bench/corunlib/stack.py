@@ -3,8 +3,8 @@
 import json
 import os
 import socket
-import subprocess
 
+from . import commands
 from .errors import CorunError, RunFailed
 from .identity import Identity
 from .program import Program
@@ -85,7 +85,7 @@ class Stack:
 
     def status(self):
         command = self.vudactl("status", "--json")
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        done = commands.run(command, capture_output=True, text=True, timeout=10, check=False)
         if done.returncode != 0:
             raise RunFailed(f"vudactl status failed: {done.stderr.strip()[:300]}")
         return json.loads(done.stdout)
@@ -93,7 +93,7 @@ class Stack:
     def attach_seconds(self):
         """What the shims of all attached programs reported until now, summed up: (attaches, seconds in them)."""
         command = [self.program("vudactl"), "--socket", self.socket, "metrics"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        done = commands.run(command, capture_output=True, text=True, timeout=10, check=False)
         values = dict(line.rsplit(maxsplit=1) for line in done.stdout.splitlines() if line and not line.startswith("#"))
         try:
             return int(values['vuda_attaches_total{result="sharing"}']), float(values["vuda_attach_seconds_total"])
@@ -103,7 +103,7 @@ class Stack:
     def metric(self, name):
         """A number that vudad counts; 0 when it knows none of that name."""
         command = self.vudactl("metrics")
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        done = commands.run(command, capture_output=True, text=True, timeout=10, check=False)
         values = dict(line.rsplit(maxsplit=1) for line in done.stdout.splitlines() if line and not line.startswith("#"))
         return float(values.get(name, 0))
 

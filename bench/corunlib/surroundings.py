@@ -4,8 +4,9 @@ vuda-bench-features."""
 import contextlib
 import os
 import shutil
-import subprocess
 import tempfile
+
+from . import commands
 
 _CASE = "launch"
 # And what vudad's reason has to name.
@@ -47,8 +48,8 @@ def _mps(directory):
     """A control daemon of our own; it starts its server with the first client. Nothing of the GPU is set."""
     names = {"CUDA_MPS_PIPE_DIRECTORY": directory, "CUDA_MPS_LOG_DIRECTORY": directory}
     environment = {**os.environ, **names}
-    subprocess.run(["nvidia-cuda-mps-control", "-d"], env=environment, check=True, timeout=_SECONDS, capture_output=True)
+    commands.run(["nvidia-cuda-mps-control", "-d"], env=environment, check=True, timeout=_SECONDS, capture_output=True)
     try:
         yield ["env", *(f"{name}={value}" for name, value in names.items())]
     finally:
-        subprocess.run(["nvidia-cuda-mps-control"], env=environment, input="quit\n", text=True, check=False, timeout=_SECONDS, capture_output=True)
+        commands.run(["nvidia-cuda-mps-control"], env=environment, input="quit\n", text=True, check=False, timeout=_SECONDS, capture_output=True)

@@ -85,7 +85,7 @@ class OnHardware(unittest.TestCase):
             measured.fail("mixed", origin(), "no")
 
         with unittest.mock.patch.object(real, "measure", measure), unittest.mock.patch.object(
-            real_programs.subprocess, "run", lambda *words, **more: types.SimpleNamespace(returncode=0, stdout="2.11\n")
+            real_programs.commands, "run", lambda *words, **more: types.SimpleNamespace(returncode=0, stdout="2.11\n")
         ):
             status, out = self.run_program(real_programs)
         found = self.written("real_programs.json")

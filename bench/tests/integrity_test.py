@@ -43,7 +43,7 @@ class Integrity(StubRig):
         self.assertEqual(list(rows), ["compute-fma", "torch-fitting", "compute-memory", "torch-native", "compute-native", "renderer", "all"])
         self.assertGreaterEqual(self.figure("all", "shared_s"), 3.5)
         self.assertGreaterEqual(self.figure("all", "attaches"), 7)
-        self.assertGreater(self.figure("all", "quota_changes"), 7)
+        self.assertGreaterEqual(self.figure("all", "quota_changes"), 3)
         self.assertEqual((self.figure("all", "frames_drawn"), self.figure("all", "frames_wrong"), self.figure("all", "results_wrong")), (50, 0, 0))
         self.assertEqual(self.figure("torch-fitting", "results_checked") % 18, 0)
         self.assertEqual(rows["torch-fitting"]["note"], "the same bits as alone: sort, scan")

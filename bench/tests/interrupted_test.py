@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ import real_programs  # noqa: E402
 import sliced  # noqa: E402
 import tuner  # noqa: E402
 import tuner_cost  # noqa: E402
-from corunlib import ending, errors, hardware, partition, partition_cost, real, results, rounds, signals, tuning  # noqa: E402
+from corunlib import commands, ending, errors, hardware, partition, partition_cost, real, results, rounds, signals, tuning  # noqa: E402
 from corunlib.identity import Identity  # noqa: E402
 from corunlib.program import Program  # noqa: E402
 from stub_rig import StubRig  # noqa: E402
@@ -200,6 +201,53 @@ class Signals(unittest.TestCase):
         with open(path, encoding="utf-8") as file:
             self.assertEqual(file.read(), "text")
         self.assertEqual(os.listdir(folder), ["x.json"])
+
+    def test_a_signal_while_a_program_is_looked_at(self):
+        """Seen: it came where subprocess had taken the lock of the process and was not yet about to let go of it. Nobody could wait for the end any more."""
+
+        class Lock:
+            def __init__(self, lock, heard):
+                self.lock, self.release = lock, lock.release
+                self.__enter__, self.__exit__ = lock.__enter__, lock.__exit__
+                self.heard = heard
+
+            def acquire(self, *words):
+                taken = self.lock.acquire(*words)
+                os.kill(os.getpid(), signal.SIGTERM)
+                self.heard.append(taken)
+                return taken
+
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        for look in (Program.alive, Program.kill):
+            taken = []
+            with signals.heard():
+                program = Program("p", ["/bin/sleep", "600"], folder, Identity())
+                lock = program._process._waitpid_lock
+                program._process._waitpid_lock = Lock(lock, taken)
+                with self.assertRaises(errors.Interrupted):
+                    look(program)
+                self.assertFalse(lock.locked())
+                program._process._waitpid_lock = lock
+                program.kill()
+            self.assertFalse(program.alive())
+            self.assertTrue(taken)
+
+    def test_a_signal_while_a_command_is_waited_for(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        path = os.path.join(folder, "done")
+        with signals.heard(), self.assertRaises(errors.Interrupted):
+            commands.run(["/bin/sh", "-c", 'kill -TERM "$1"; sleep 0.2; : > "$2"', "sh", str(os.getpid()), path], check=True)
+        self.assertTrue(os.path.exists(path))
+
+    def test_nobody_waits_for_a_command_otherwise(self):
+        """What is ended by signals. tuner_sim.py has nothing to put in order."""
+        found = []
+        for folder in (BENCH, os.path.join(BENCH, "corunlib")):
+            for name in set(os.listdir(folder)) - {"commands.py", "program.py", "tuner_sim.py"}:
+                if name.endswith(".py"):
+                    with open(os.path.join(folder, name), encoding="utf-8") as file:
+                        found += [name for line in file if re.search(r"\bsubprocess\.(?!TimeoutExpired)", line)]
+        self.assertEqual(found, [])
 
     def test_what_is_ignored_stays_so(self):
         self.addCleanup(signal.signal, signal.SIGHUP, signal.signal(signal.SIGHUP, signal.SIG_IGN))
@@ -599,7 +647,7 @@ class WithoutPrograms(unittest.TestCase):
         answer = json.dumps({"benchmarks": [{"name": "tick/64/9/0/x", "mean_cpu_us": 1.0, "p50_cpu_us": 1.0, "p99_cpu_us": 1.0, "memory_KiB": 1.0}]})
         answers = iter([types.SimpleNamespace(returncode=0, stdout=answer)])
         options = types.SimpleNamespace(output=self.folder, runs=5, commit=COMMIT)
-        patch = mock.patch.object(tuner_cost.subprocess, "run", lambda *words, **more: next(answers, None) or os.kill(os.getpid(), signal.SIGTERM))
+        patch = mock.patch.object(tuner_cost.commands, "run", lambda *words, **more: next(answers, None) or os.kill(os.getpid(), signal.SIGTERM))
         found = self.ended("tuner_cost", lambda: tuner_cost.measure(options, "/", "/bin/true"), patch)
         self.assertEqual(found["runs_done"], 1)
 

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "tests/e2e/remote_peer.h"
+
 namespace vuda::e2e {
 namespace {
 
@@ -166,6 +168,18 @@ std::string Deployment::simctl(std::vector<std::string> arguments) const {
     command.argv = {built("vuda-simctl"), "--socket", sim_socket()};
     command.argv.insert(command.argv.end(), arguments.begin(), arguments.end());
     return run(command).out;
+}
+
+std::unique_ptr<Process> Deployment::watch() const {
+    auto watch = std::make_unique<Process>(vudactl({"watch", "--json"}));
+    const auto shown = [&](std::string_view kind) {
+        return watch->wait_out("\"kind\":\"" + std::string(kind) + "\"", std::chrono::milliseconds(200));
+    };
+    const bool listens = eventually([&] {
+        RemotePeer visitor(handle_socket());
+        return visitor.open_session() == "ok" && shown("session-open");
+    });
+    return listens && eventually([&] { return shown("session-close"); }) ? std::move(watch) : nullptr;
 }
 
 Json Deployment::status() const {

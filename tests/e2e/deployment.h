@@ -67,6 +67,10 @@ class Deployment {
     // The program under the shim as `vudactl run` would start it, without vudactl: `wishes` are VUDA_ variables.
     Command preloaded(std::map<std::string, std::string> wishes, std::vector<std::string> program) const;
 
+    // `vudactl watch --json` that misses nothing from here on: it has shown a program that came and went for that.
+    // Null if it does not come to it.
+    std::unique_ptr<Process> watch() const;
+
     Json status() const;  // of `vudactl status --json`; null if it fails
     // The session of a process, or null.
     Json session_of(pid_t pid) const;

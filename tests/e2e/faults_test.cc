@@ -122,8 +122,8 @@ TEST_F(FaultsE2e, BothLearnStatusShowsItAndUnquarantineLetsItInAtOnce) {
     auto owner = renderer();
     const auto sharer = compute();
     ASSERT_TRUE(vuda().wait_state("sharing", 1)) << sharer->err();
-    Process watch(vuda().vudactl({"watch", "--json"}));
-    ASSERT_TRUE(eventually([&] { return !watch.running() || vuda().status().is_object(); }));
+    const auto watch = vuda().watch();
+    ASSERT_NE(watch, nullptr);
     fault(*sharer, 31);
     expect_noticed();
     EXPECT_TRUE(vuda().wait_state("faulted", 2)) << vuda().daemon().err();
@@ -160,9 +160,9 @@ TEST_F(FaultsE2e, BothLearnStatusShowsItAndUnquarantineLetsItInAtOnce) {
     const std::string metrics = run(vuda().vudactl({"metrics"})).out;
     EXPECT_NE(metrics.find("vuda_faults_total 1\n"), std::string::npos) << metrics;
     EXPECT_NE(metrics.find("vuda_quarantined 0\n"), std::string::npos) << metrics;
-    EXPECT_TRUE(watch.wait_out("\"kind\":\"faulted\"")) << watch.out();
+    EXPECT_TRUE(watch->wait_out("\"kind\":\"faulted\"")) << watch->out();
     // As vudad's own clock has it, without the time that vudactl takes.
-    for (const std::string& line : lines(watch.out())) {
+    for (const std::string& line : lines(watch->out())) {
         const Json event = Json::parse(line, nullptr, false);
         if (!event.is_object() || event["kind"] != "faulted") continue;
         const auto planted =
@@ -171,9 +171,9 @@ TEST_F(FaultsE2e, BothLearnStatusShowsItAndUnquarantineLetsItInAtOnce) {
         RecordProperty("fault_to_event_us", std::to_string(took));
         EXPECT_LT(took, std::chrono::microseconds(kNoticed).count());
     }
-    EXPECT_TRUE(watch.wait_out("\"VUDA_XID\":\"31\"")) << watch.out();
-    EXPECT_TRUE(watch.wait_out("\"kind\":\"quarantined\"")) << watch.out();
-    EXPECT_TRUE(watch.wait_out("\"kind\":\"unquarantined\"")) << watch.out();
+    EXPECT_TRUE(watch->wait_out("\"VUDA_XID\":\"31\"")) << watch->out();
+    EXPECT_TRUE(watch->wait_out("\"kind\":\"quarantined\"")) << watch->out();
+    EXPECT_TRUE(watch->wait_out("\"kind\":\"unquarantined\"")) << watch->out();
     EXPECT_TRUE(vuda().daemon().wait_err("quarantined game")) << vuda().daemon().err();
 }
 
@@ -356,8 +356,8 @@ TEST_F(StuckE2e, ItIsToldWhileTheRendererDrawsOnAndIsTheCauseWhenTheProgramIsKil
     ASSERT_TRUE(vuda().wait_registered("game")) << owner->err();
     const auto sharer = compute();
     ASSERT_TRUE(vuda().wait_state("sharing", 1)) << sharer->err();
-    Process watch(vuda().vudactl({"watch", "--json"}));
-    ASSERT_TRUE(eventually([&] { return !watch.running() || vuda().status().is_object(); }));
+    const auto watch = vuda().watch();
+    ASSERT_NE(watch, nullptr);
     plant("stuck", *sharer);
     expect_said(*sharer);
     EXPECT_GT(stuck(*sharer)["text"].get<std::string>().find(" a second"), 0u);
@@ -366,7 +366,7 @@ TEST_F(StuckE2e, ItIsToldWhileTheRendererDrawsOnAndIsTheCauseWhenTheProgramIsKil
     const Finished text = run(vuda().vudactl({"status"}));
     EXPECT_NE(text.out.find("the GPU repeats page faults, "), std::string::npos) << text.out;
     EXPECT_NE(run(vuda().vudactl({"metrics"})).out.find("vuda_stuck 1\n"), std::string::npos);
-    EXPECT_TRUE(watch.wait_out("\"kind\":\"stuck\"")) << watch.out();
+    EXPECT_TRUE(watch->wait_out("\"kind\":\"stuck\"")) << watch->out();
     EXPECT_TRUE(vuda().daemon().wait_err("stuck game")) << vuda().daemon().err();
     const uint64_t drawn = frames();
     EXPECT_TRUE(eventually([&] { return frames() > drawn; })) << "the renderer draws on";
@@ -389,13 +389,13 @@ TEST_F(StuckE2e, ItMayPass) {
     const auto owner = renderer();
     const auto sharer = compute();
     ASSERT_TRUE(vuda().wait_state("sharing", 1)) << sharer->err();
-    Process watch(vuda().vudactl({"watch", "--json"}));
-    ASSERT_TRUE(eventually([&] { return !watch.running() || vuda().status().is_object(); }));
+    const auto watch = vuda().watch();
+    ASSERT_NE(watch, nullptr);
     plant("stuck", *sharer);
     expect_said(*sharer);
     plant("free", *sharer);
     EXPECT_TRUE(eventually([&] { return stuck(*sharer).is_null(); }));
-    EXPECT_TRUE(watch.wait_out("\"kind\":\"stuck-over\"")) << watch.out();
+    EXPECT_TRUE(watch->wait_out("\"kind\":\"stuck-over\"")) << watch->out();
     EXPECT_EQ(lines(sharer->err()).size(), 1u) << sharer->err();
     // And nothing comes of it.
     sharer->signal(SIGKILL);

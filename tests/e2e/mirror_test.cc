@@ -214,7 +214,8 @@ TEST_F(MirrorTest, OneThatIsStoppedIsWaitedForOnce) {
     // Rests between kernels: one that was running could not be stopped anyhow.
     const auto stopped = start(kernels("1000000", {"--gap-ms", "100"}));
     ASSERT_TRUE(vuda().wait_state("sharing", 1)) << stopped->err();
-    const auto events = std::make_unique<Process>(vuda().vudactl({"watch"}));
+    const auto events = vuda().watch();
+    ASSERT_NE(events, nullptr);
     const pid_t pid = sharer();
     ASSERT_GT(pid, 0);
     ASSERT_EQ(kill(pid, SIGSTOP), 0);
@@ -235,7 +236,8 @@ TEST_F(MirrorTest, OneThatWasStoppedCatchesUpBeforeItsNextKernel) {
     const auto renderer = start_renderer();
     const auto stopped = start(kernels("1000000", {"--gap-ms", "5"}));
     ASSERT_TRUE(vuda().wait_state("sharing", 1)) << stopped->err();
-    const auto events = std::make_unique<Process>(vuda().vudactl({"watch"}));
+    const auto events = vuda().watch();
+    ASSERT_NE(events, nullptr);
     const pid_t pid = sharer();
     ASSERT_GT(pid, 0);
     const auto launches = [&] {

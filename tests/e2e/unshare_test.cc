@@ -84,8 +84,8 @@ class UnshareE2e : public testing::Test {
 
 TEST_F(UnshareE2e, RefusedThenUnsharedThenLetBack) {
     deploy();
-    Process watch(vuda().vudactl({"watch", "--json"}));
-    ASSERT_TRUE(eventually([&] { return !watch.running() || vuda().status().is_object(); }));
+    const auto watch = vuda().watch();
+    ASSERT_NE(watch, nullptr);
     const Finished first = large({"--over-limit", "unshare"});
     expect_refused(first);
     EXPECT_THAT(first.err, HasSubstr("the next context of vuda-sim-compute on 'game' starts unshared, for 10 min "
@@ -111,9 +111,9 @@ TEST_F(UnshareE2e, RefusedThenUnsharedThenLetBack) {
     EXPECT_EQ(unfit()[0]["times"], 1) << "what was before is forgotten";
     expect_unharmed();
 
-    EXPECT_TRUE(watch.wait_out("\"kind\":\"unshared\"")) << watch.out();
-    EXPECT_TRUE(watch.wait_out("\"VUDA_SHARED_BYTES\":\"65536\"")) << watch.out();
-    EXPECT_TRUE(watch.wait_out("\"kind\":\"unquarantined\"")) << watch.out();
+    EXPECT_TRUE(watch->wait_out("\"kind\":\"unshared\"")) << watch->out();
+    EXPECT_TRUE(watch->wait_out("\"VUDA_SHARED_BYTES\":\"65536\"")) << watch->out();
+    EXPECT_TRUE(watch->wait_out("\"kind\":\"unquarantined\"")) << watch->out();
     EXPECT_TRUE(vuda().daemon().wait_err("unshared game")) << vuda().daemon().err();
     EXPECT_THAT(run(vuda().vudactl({"metrics"})).out, HasSubstr("vuda_unshared 1\n"));
 }
