@@ -60,22 +60,26 @@ build() {
     cmake --build --preset "$1" -j "$jobs"
 }
 
-# g++, optimised: what is installed.
+run_tests() {
+    # Most of a test's time it waits for programs that keep to the clock.
+    ctest --preset "$1" -j "$((jobs * 2))"
+}
+
+# g++, optimised: what is installed. Its preset has line numbers in place of full debug information: a compiler needs half the time.
 step_release() {
     build release
-    # Most of a test's time it waits for programs that keep to the clock.
-    ctest --preset release -j "$((jobs * 2))"
+    run_tests release
 }
 
 # clang: everything compiles with it too; lint and fuzz go on with this tree.
 step_asan() {
     build asan
-    ctest --preset asan -j "$jobs"
+    run_tests asan
 }
 
 step_tsan() {
     build tsan
-    ctest --preset tsan -j "$jobs"
+    run_tests tsan
 }
 
 step_lint() {
