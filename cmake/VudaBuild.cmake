@@ -50,6 +50,10 @@ if(VUDA_SANITIZE)
     if(VUDA_LLD)
         add_link_options(-fuse-ld=lld)
     endif()
+    if(VUDA_SANITIZE MATCHES address AND CMAKE_CXX_COMPILER_ID STREQUAL Clang AND CMAKE_CXX_COMPILER_VERSION MATCHES "^14\\.")
+        add_library(vuda_asan_fork OBJECT ${PROJECT_SOURCE_DIR}/tests/sanitizers/fork.cc)
+        link_libraries($<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:$<TARGET_OBJECTS:vuda_asan_fork>>)
+    endif()
 endif()
 
 # With CMAKE_UNITY_BUILD (presets release, asan, tsan) the sources of a target are one translation unit: the headers of gRPC, Asio, JSON and
