@@ -345,7 +345,8 @@ class Registry {
                     const Session& reporter);
     void tell_dead(Session& session, const std::string& name);
     void blame_self(Session& session, const std::string& name);
-    Sharer sharer_of(const Session& session, TimePoint since) const;
+    Sharer sharer_of(const Session& session, TimePoint joined, TimePoint since) const;
+    static std::vector<Sharer>::const_iterator likeliest(const std::vector<Sharer>& sharers);
     std::vector<Sharer> sharers_of(const Tsg& tsg) const;
     void left(const Session& session);
     void name_ends(Tsg& tsg);
@@ -359,6 +360,7 @@ class Registry {
 
     // registry_stuck.cc
     Status take_stuck(Session& session, const v1::Fault& fault);
+    bool began_before(const Session& session) const;
     void fill_stuck(const Session& session, v1::SessionInfo& out) const;
 
     // registry_unfit.cc

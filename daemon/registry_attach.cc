@@ -350,8 +350,9 @@ void Registry::on_attach_done(Session& session, uint64_t id, const v1::AttachDon
         const uint32_t moved = std::min(done.channels_moved(), asked);
         if (tsg != nullptr) {
             Tsg::Attached& attached = tsg->attached[session.id];
-            attached.channels += moved;
             attached.since = clock_();
+            if (attached.channels == 0) attached.joined = attached.since;
+            attached.channels += moved;
             tsg->take_veids(attached, done.veids() | (done.veid() < kVeidLimit ? uint64_t{1} << done.veid() : 0));
             session.reason.reset();
         }

@@ -6,6 +6,7 @@
 // channels of a TSG say the same, so that nobody can tell from them whose work it was: whoever joined or changed last
 // is taken for the cause, unless somebody says that it was his own. Nobody can accuse another.
 #include <algorithm>
+#include <tuple>
 
 #include "daemon/fault_text.h"
 #include "daemon/registry.h"
@@ -30,13 +31,14 @@ constexpr Milliseconds kReportWindow{10'000};
 
 }  // namespace
 
-Registry::Sharer Registry::sharer_of(const Session& session, TimePoint since) const {
+Registry::Sharer Registry::sharer_of(const Session& session, TimePoint joined, TimePoint since) const {
     Sharer sharer;
     sharer.session = session.id;
     sharer.who = suspect_of(session.peer);
     sharer.pid = session.peer.pid();
+    sharer.joined = joined;
     sharer.since = since;
-    sharer.own = session.stuck.has_value();
+    if (session.stuck) sharer.stuck = session.stuck->since;
     return sharer;
 }
 
@@ -49,11 +51,11 @@ std::vector<Registry::Sharer> Registry::sharers_of(const Tsg& tsg) const {
     }
     for (const auto& [id, attached] : tsg.attached) {
         if (const auto session = sessions_.find(id); session != sessions_.end())
-            sharers.push_back(sharer_of(*session->second, attached.since));
+            sharers.push_back(sharer_of(*session->second, attached.joined, attached.since));
     }
     if (tsg.turn && tsg.turn->phase == Turn::Phase::kImport) {
         if (const auto session = sessions_.find(tsg.turn->waiter.session); session != sessions_.end())
-            sharers.push_back(sharer_of(*session->second, now));
+            sharers.push_back(sharer_of(*session->second, now, now));
     }
     return sharers;
 }
@@ -67,7 +69,7 @@ void Registry::left(const Session& session) {
     const auto attached = tsg.attached.find(session.id);
     if (attached == tsg.attached.end()) return;
     if (tsg.left.size() >= kLeftLimit) tsg.left.erase(tsg.left.begin());
-    Sharer sharer = sharer_of(session, attached->second.since);
+    Sharer sharer = sharer_of(session, attached->second.joined, attached->second.since);
     sharer.left = clock_();
     tsg.left.push_back(std::move(sharer));
 }
@@ -157,7 +159,7 @@ void Registry::sharer_died(Session& session, const std::string& name, const v1::
     if (tsg != nullptr && tsg->id != id) tsg = nullptr;  // another one by now
 
     if (tsg != nullptr && tsg->turn && tsg->turn->waiter.session == session.id) {
-        Sharer sharer = sharer_of(session, now);
+        Sharer sharer = sharer_of(session, now, now);
         sharer.left = now;
         tsg->left.push_back(std::move(sharer));
         fail_turn(*tsg, reason);
@@ -230,13 +232,24 @@ void Registry::tsg_died(Tsg& tsg, const v1::Fault& fault, Session& reporter) {
     refresh_split(tsg, nullptr);
 }
 
+// Who is taken for the cause. Everybody sees the GPU repeat the page faults of one: those who joined after it began did
+// not do it, and a TSG that dies after all does so because the one that did has ended.
+std::vector<Registry::Sharer>::const_iterator Registry::likeliest(const std::vector<Sharer>& sharers) {
+    TimePoint began = TimePoint::max();
+    for (const Sharer& sharer : sharers) began = std::min(began, sharer.stuck.value_or(TimePoint::max()));
+    const auto weight = [began](const Sharer& sharer) {
+        const bool stuck = sharer.stuck && sharer.joined <= began;
+        return std::tuple(sharer.own, stuck, stuck ? sharer.left : TimePoint{}, sharer.since);
+    };
+    return std::max_element(sharers.begin(), sharers.end(),
+                            [&](const Sharer& a, const Sharer& b) { return weight(a) < weight(b); });
+}
+
 // The fault goes into the book, with whoever is taken for its cause.
 void Registry::write_down(const std::string& name, uid_t owner, const std::vector<Sharer>& sharers,
                           const v1::Fault& fault, const Session& reporter) {
     ++counters_.faults;
-    const auto newest = std::max_element(sharers.begin(), sharers.end(), [](const Sharer& a, const Sharer& b) {
-        return a.own != b.own ? b.own : a.since < b.since;
-    });
+    const auto newest = likeliest(sharers);
     FaultBook::Report report;
     report.xid = fault.xid();
     report.text = cause_text(fault);

@@ -760,6 +760,71 @@ TEST_F(FaultsTest, OfTwoThatAreStuckTheNewerOneAndNoneForWhomItIsOver) {
     EXPECT_EQ(culprit(), "/bin/second");
 }
 
+TEST_F(FaultsTest, OfTwoThatAreStuckTheOneThatEnded) {
+    Process& owner = renderer(1);
+    Process& first = sharer(owner, 2, "/bin/first");
+    Process& second = sharer(owner, 3, "/bin/second");
+    for (Process* one : {&first, &second}) stuck(*one);
+    close(first);
+    fault(owner, 31);
+    EXPECT_EQ(culprit(), "/bin/first") << "while it lived the TSG did";
+}
+
+TEST_F(FaultsTest, OfTwoThatEndedTheLaterOneUnlessAnotherSaysThatItDidIt) {
+    Process& owner = renderer(1);
+    Process& first = sharer(owner, 2, "/bin/first");
+    Process& second = sharer(owner, 3, "/bin/second");
+    Process& third = sharer(owner, 4, "/bin/third");
+    for (Process* one : {&first, &second, &third}) stuck(*one);
+    close(second);
+    pass(500ms);
+    close(first);
+    fault(owner, 31);
+    EXPECT_EQ(culprit(), "/bin/first");
+    fault(third, 31, "game", true);
+    EXPECT_EQ(culprit(), "/bin/third");
+}
+
+TEST_F(FaultsTest, WhoJoinsWhereOneIsStuckIsNot) {
+    Process& owner = renderer(1);
+    Process& compute = sharer(owner, 2, "/bin/stuck");
+    stuck(compute);
+    pass(1s);
+    Process& later = sharer(owner, 3, "/bin/later");
+    EXPECT_EQ(stuck(later).code(), 0u) << "it sees the same";
+    EXPECT_FALSE(info(later).has_stuck());
+    EXPECT_EQ(registry_.sessions_stuck(), 1u);
+    EXPECT_THAT(kinds(), testing::Contains("stuck").Times(1));
+    EXPECT_EQ(stuck(later, true).code(), 0u);
+    fault(owner, 31);
+    EXPECT_EQ(culprit(), "/bin/stuck");
+}
+
+TEST_F(FaultsTest, WhoJoinedAfterItBeganIsNotTheCauseWhoeverSaysItFirst) {
+    Process& owner = renderer(1);
+    Process& compute = sharer(owner, 2, "/bin/stuck");
+    Process& later = sharer(owner, 3, "/bin/later");
+    // The machine was busy: the word of the one that is stuck came after the other's.
+    stuck(later);
+    stuck(compute, false, "", 1500);
+    close(later);
+    fault(owner, 31);
+    EXPECT_EQ(culprit(), "/bin/stuck");
+}
+
+// A further context is a change, and no joining.
+TEST_F(FaultsTest, WhoIsStuckAndMakesAFurtherContextIsStillTheCause) {
+    Process& owner = renderer(1);
+    Process& compute = sharer(owner, 2, "/bin/stuck");
+    stuck(compute);
+    pass(1s);
+    attach(owner, compute);
+    sharer(owner, 3, "/bin/newest");
+    EXPECT_TRUE(info(compute).has_stuck());
+    fault(owner, 31);
+    EXPECT_EQ(culprit(), "/bin/stuck");
+}
+
 TEST_F(FaultsTest, OnlyWhoSharesCanBeStuck) {
     Process& owner = renderer(1);
     Process& stranger = open(2);

@@ -165,9 +165,11 @@ struct Registry::Sharer {
     SessionId session = 0;
     Suspect who;
     pid_t pid = 0;
-    TimePoint since;   // it joined, or changed what it has there
-    TimePoint left;    // or time zero: is in it
-    bool own = false;  // says that it did it, or is stuck
+    TimePoint joined;
+    TimePoint since;                 // it joined, or changed what it has there
+    TimePoint left;                  // or time zero: is in it
+    bool own = false;                // says that it did it
+    std::optional<TimePoint> stuck;  // since when it is, or was when it left
 };
 
 struct Registry::Ended {
@@ -203,6 +205,7 @@ struct Registry::Tsg {
     struct Attached {
         uint32_t channels = 0;
         uint64_t veids = 0;  // bit N: subcontext N is its
+        TimePoint joined;    // or time zero: before this daemon, or before its owner lost the name
         TimePoint since;     // it joined, or changed what it has there
     };
     std::map<SessionId, Attached> attached;

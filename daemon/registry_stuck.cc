@@ -35,7 +35,7 @@ Status Registry::take_stuck(Session& session, const v1::Fault& fault) {
         emit("stuck-over", name, session, &reason);
         return {};
     }
-    if (session.stuck) return {};
+    if (session.stuck || began_before(session)) return {};
     const std::string said = clean_text(fault.text(), kTextLimit / 2);
     const Milliseconds age = std::min(Milliseconds(fault.age_ms()), kAgeLimit);
     session.stuck = Session::Stuck{clock_() - age, said};
@@ -45,6 +45,19 @@ Status Registry::take_stuck(Session& session, const v1::Fault& fault) {
                        ""};
     emit("stuck", name, session, &reason);
     return {};
+}
+
+// The GPU repeated another's page faults when this one came: each program hears of everybody's.
+bool Registry::began_before(const Session& session) const {
+    const auto found = tsgs_.find(session.attached_name);
+    if (found == tsgs_.end() || found->second->id != session.tsg) return false;
+    const auto& attached = found->second->attached;
+    const auto own = attached.find(session.id);
+    if (own == attached.end()) return false;
+    return std::any_of(attached.begin(), attached.end(), [&](const auto& entry) {
+        const auto other = sessions_.find(entry.first);
+        return other != sessions_.end() && other->second->stuck && other->second->stuck->since < own->second.joined;
+    });
 }
 
 void Registry::fill_stuck(const Session& session, v1::SessionInfo& out) const {
