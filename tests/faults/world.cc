@@ -108,7 +108,7 @@ World::World() {
     options.several_programs = true;
     options.sim = false;
     // On a loaded machine nobody is late.
-    options.config = "[attach]\nmirror_ms = 20000\n";
+    options.config = "[attach]\nexport_ms = 20000\nmirror_ms = 20000\n";
     options.daemon_arguments = {"--state-dir", "@state"};
     options.prepare = send_reports_to;
     deployment_ = std::make_unique<e2e::Deployment>(std::move(options));
