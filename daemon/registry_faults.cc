@@ -4,7 +4,7 @@
 //
 // While a name is faulted nobody attaches; while it is quarantined one program does not. The error notifiers of all
 // channels of a TSG say the same, so that nobody can tell from them whose work it was: whoever joined or changed last
-// is taken for the cause, unless somebody says that it was his own. Nobody can accuse another.
+// is taken for the cause, unless somebody says that it was his own, or is stuck. Nobody can accuse another.
 #include <algorithm>
 #include <tuple>
 
@@ -249,14 +249,14 @@ std::vector<Registry::Sharer>::const_iterator Registry::likeliest(const std::vec
 void Registry::write_down(const std::string& name, uid_t owner, const std::vector<Sharer>& sharers,
                           const v1::Fault& fault, const Session& reporter) {
     ++counters_.faults;
-    const auto newest = likeliest(sharers);
+    const auto culprit = likeliest(sharers);
     FaultBook::Report report;
     report.xid = fault.xid();
     report.text = cause_text(fault);
     report.unix_ms = unix_ms() - std::min<int64_t>(fault.age_ms(), kTogether.count());
-    if (newest != sharers.end()) {
-        report.culprit = newest->who;
-        report.pid = newest->pid;
+    if (culprit != sharers.end()) {
+        report.culprit = culprit->who;
+        report.pid = culprit->pid;
     }
     const Milliseconds held = faults_.record(name, owner, report, settings_.faults, clock_());
     if (hooks_.event) {

@@ -37,9 +37,6 @@ class Allocating {
 };
 
 TEST(Sanitizer, ChildrenOfAProcessThatAllocatesMayAllocateAndStartThreads) {
-#if defined(__SANITIZE_ADDRESS__)
-    GTEST_SKIP() << "gcc's AddressSanitizer keeps its locks over fork";
-#endif
     const Allocating busy;
     for (int i = 0; i < 100; ++i) {
         const pid_t child = ::fork();
