@@ -155,7 +155,9 @@ void Registry::sharer_died(Session& session, const std::string& name, const v1::
                        "start the program again; it shares when the renderer does"};
     const auto found = tsgs_.find(name);
     Tsg* tsg = found == tsgs_.end() ? nullptr : found->second.get();
-    const uint64_t id = session.tsg != 0 ? session.tsg : session.overdue ? session.overdue->tsg : tsg->id;
+    // Of what it has, might have by now, or has its turn with, in this order.
+    const uint64_t its_turn = tsg != nullptr ? tsg->id : 0;
+    const uint64_t id = session.tsg != 0 ? session.tsg : session.overdue ? session.overdue->tsg : its_turn;
     if (tsg != nullptr && tsg->id != id) tsg = nullptr;  // another one by now
 
     if (tsg != nullptr && tsg->turn && tsg->turn->waiter.session == session.id) {
